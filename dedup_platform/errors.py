@@ -1,0 +1,90 @@
+"""The failures that the platform can name.
+
+DedupPlatformError
+├── StreamFileError          a stream file says something that it may not say; lists every problem
+├── SettingsError            the deployment's settings (environment) cannot be used
+├── UnknownStreamError       no stream file has this name
+├── SourceError              the source cannot be read (a missing folder, no permission)
+├── SourceChangedError       a file changed after it was read
+├── ConflictError            someone else committed first; run again
+├── ConservationError        counts do not balance; nothing was published
+└── IncompatibleChangeError  the stream file differs from its tables in a way that is refused
+"""
+
+from collections.abc import Iterable
+
+__all__ = [
+    "ConflictError",
+    "ConservationError",
+    "DedupPlatformError",
+    "IncompatibleChangeError",
+    "SettingsError",
+    "SourceChangedError",
+    "SourceError",
+    "StreamFileError",
+    "UnknownStreamError",
+]
+
+
+class DedupPlatformError(Exception):
+    """Everything that the platform raises on purpose. The message is one that a user can act on."""
+
+
+class StreamFileError(DedupPlatformError):
+    """One or more problems in stream files, each as `file:line: key: what is wrong; what is allowed`."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The problems in the order of the files' lines."""
+        return self.args
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
+
+
+class SettingsError(DedupPlatformError):
+    """A setting is missing or unusable; the message names the environment variable."""
+
+
+class UnknownStreamError(DedupPlatformError):
+    """No stream of this name is known."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        super().__init__(name, tuple(sorted(known)))
+        self.name = name
+
+    def __str__(self) -> str:
+        known = ", ".join(self.args[1]) or "none"
+        return f"there is no stream named {self.name!r}; known streams: {known}"
+
+
+class SourceError(DedupPlatformError):
+    """The source at `path` cannot be read at all (a single damaged file rejects records instead)."""
+
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(str(path), reason)
+        self.path = str(path)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.args[1]}"
+
+
+class SourceChangedError(DedupPlatformError):
+    """A file changed after it was read, or while it was being read."""
+
+
+class ConflictError(DedupPlatformError):
+    """Someone else committed to the table first. Nothing was written; run again."""
+
+    retryable = True
+
+
+class ConservationError(DedupPlatformError):
+    """What was read and what would be written do not balance; nothing was published."""
+
+
+class IncompatibleChangeError(DedupPlatformError):
+    """The stream file differs from the existing tables in a way that cannot be recomputed; it names both sides."""
