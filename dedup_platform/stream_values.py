@@ -1,0 +1,153 @@
+"""The small values of a stream file: durations, sizes, times' formats and zones, and the names that it may choose.
+
+Each type accepts the text of a stream file or the Python value; what it refuses, it refuses with what is allowed.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, Strict
+
+__all__ = [
+    "EPOCH_UNITS",
+    "RESERVED_COLUMNS",
+    "AttributeType",
+    "ColumnName",
+    "Count",
+    "Duration",
+    "FieldName",
+    "Size",
+    "StreamName",
+    "TimeFormat",
+    "TimezoneName",
+    "decimal_of",
+    "parse_duration",
+]
+
+EPOCH_UNITS = {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000}  # name -> ticks per second
+
+RESERVED_COLUMNS = frozenset(
+    """
+    entity_id event_id event_time arrival_time payload payload_context rejection_reason
+    source source_partition source_offset source_index
+    kind winner_source winner_source_partition winner_source_offset winner_source_index
+    first_event_time last_event_time event_count first_arrived
+    session_id started_at ended_at first_arrived_at merged_into change changed_at
+    """.split()
+)
+
+_DURATION_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_LONGEST_DURATION = timedelta(days=36_500)
+_SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SIMPLE_TYPES = ("string", "long", "double", "boolean", "timestamp", "date")
+# Namespaces and databases of these names mean something else to Spark, Iceberg or SQL.
+_TAKEN_STREAM_NAMES = frozenset({"system", "default", "global_temp", "information_schema"})
+
+
+def parse_duration(value: Any) -> timedelta:
+    """`250ms`, `60s`, `30m`, `12h`, `7d` (whole numbers) as a timedelta; a timedelta passes. Raises ValueError."""
+    if isinstance(value, timedelta):
+        return value
+    match = re.fullmatch(r"([0-9]{1,15})(ms|s|m|h|d)", value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("is no duration; write a whole number and a unit: 250ms, 60s, 30m, 12h or 7d")
+    try:
+        duration = timedelta(**{_DURATION_UNITS[match[2]]: int(match[1])})
+    except OverflowError:
+        duration = timedelta.max
+    if duration > _LONGEST_DURATION:
+        raise ValueError(f"is too long; a duration is at most {_LONGEST_DURATION.days}d")
+    return duration
+
+
+def decimal_of(type_name: str) -> tuple[int, int] | None:
+    """(precision, scale) of `decimal(p,s)`; None for any other type."""
+    match = re.fullmatch(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)", type_name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    match = re.fullmatch(r"([1-9][0-9]{0,14}) ?([KMG]i?B|B)", value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"is no size; write bytes, or a whole number and a unit ({', '.join(_SIZE_UNITS)}): 512MB")
+    return int(match[1]) * _SIZE_UNITS[match[2]]
+
+
+def _time_format(value: str) -> str:
+    if value in EPOCH_UNITS:
+        return value
+    sample = datetime(2021, 11, 23, 17, 45, 56, 123_456, tzinfo=UTC)
+    try:
+        read = datetime.strptime(sample.strftime(value), value)
+    except ValueError:
+        raise ValueError(
+            f"is no strptime format; write one like %Y-%m-%d %H:%M:%S, or {_any_of(EPOCH_UNITS)}"
+        ) from None
+    if read.date() != sample.date():
+        raise ValueError("does not tell the year, the month and the day; write a format like %Y-%m-%d %H:%M:%S")
+    return value
+
+
+def _timezone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("is no time zone; write a name like UTC or Europe/Paris") from None
+    return value
+
+
+def _attribute_type(value: str) -> str:
+    name = value.replace(" ", "")
+    decimal = decimal_of(name)
+    if name in _SIMPLE_TYPES or (decimal and 1 <= decimal[0] <= 38 and decimal[1] <= decimal[0]):
+        return name
+    raise ValueError(f"is no type; allowed: {', '.join(_SIMPLE_TYPES)}, decimal(p,s) with s <= p <= 38")
+
+
+def _lower_case_name(value: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,99}", value):
+        raise ValueError("is no name; write lower-case letters, digits and _, starting with a letter")
+    return value
+
+
+def _column_name(value: str) -> str:
+    if value in RESERVED_COLUMNS:
+        raise ValueError(f"is a column of the platform; choose a name other than {', '.join(sorted(RESERVED_COLUMNS))}")
+    return _lower_case_name(value)
+
+
+def _stream_name(value: str) -> str:
+    if value in _TAKEN_STREAM_NAMES:
+        raise ValueError(f"is taken; choose a name other than {', '.join(sorted(_TAKEN_STREAM_NAMES))}")
+    return _lower_case_name(value)
+
+
+def _field_name(value: str) -> str:
+    if not value:
+        raise ValueError("is empty; write the name of a field of the records")
+    return value
+
+
+def _any_of(names: Any) -> str:
+    return " or ".join(names)
+
+
+def _duration_text(value: timedelta) -> str:
+    milliseconds = value // timedelta(milliseconds=1)
+    return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
+
+
+Text = Annotated[str, Strict()]
+Count = Annotated[int, Strict()]
+Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(_duration_text, when_used="json")]
+Size = Annotated[int, BeforeValidator(_size)]
+TimeFormat = Annotated[Text, AfterValidator(_time_format)]
+TimezoneName = Annotated[Text, AfterValidator(_timezone)]
+AttributeType = Annotated[Text, AfterValidator(_attribute_type)]
+ColumnName = Annotated[Text, AfterValidator(_column_name)]
+StreamName = Annotated[Text, AfterValidator(_stream_name)]
+FieldName = Annotated[Text, AfterValidator(_field_name)]

@@ -1,0 +1,83 @@
+"""YAML that remembers the line of every key, so that an error can point at it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+__all__ = ["Document", "YamlProblem", "parse_yaml"]
+
+YamlProblem = tuple[int, str]  # the line, from 1, and what is wrong there
+
+
+class Document:
+    """One parsed document: its `value`, and where each path of keys stands in the text."""
+
+    def __init__(self, root: yaml.Node | None, value: Any) -> None:
+        self.value = value
+        self._root = root
+
+    def locate(self, path: Sequence[str | int]) -> tuple[int, list[str | int]]:
+        """The line (from 1) of the deepest step of `path` in the text, and the steps found; others are left out."""
+        node, line = self._root, 1
+        steps: list[str | int] = []
+        for step in path:
+            child = _child(node, step)
+            if child is not None:
+                line, node = child
+                steps.append(step)
+        return line, steps
+
+
+def parse_yaml(text: str) -> tuple[Document, list[YamlProblem]]:
+    """`text` as one YAML document, with what makes it unusable: bad syntax, keys given twice."""
+    nothing = Document(None, None)
+    loader = yaml.SafeLoader("")
+    try:
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        if root is None:
+            return nothing, []
+        problems = list(_repeated_keys(root))
+        return Document(root, loader.construct_document(root)), problems
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        return nothing, [(mark.line + 1 if mark else 1, f"is not YAML: {error.problem or error.context}")]
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return nothing, [(1, f"is not YAML: {' '.join(str(error).split())}")]
+    finally:
+        loader.dispose()
+
+
+def _child(node: yaml.Node | None, step: str | int) -> tuple[int, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(step):
+                return key.start_mark.line + 1, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step].start_mark.line + 1, node.value[step]
+    return None
+
+
+def _repeated_keys(root: yaml.Node) -> Iterator[YamlProblem]:
+    # An alias makes one node the child of several: each is looked at once.
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            yield from _repeated_in(node)
+            waiting.extend(value for _, value in node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            waiting.extend(node.value)
+
+
+def _repeated_in(mapping: yaml.MappingNode) -> Iterator[YamlProblem]:
+    first: dict[str, yaml.Node] = {}
+    for key, _ in mapping.value:
+        if isinstance(key, yaml.ScalarNode) and first.setdefault(key.value, key) is not key:
+            there = first[key.value].start_mark.line + 1
+            yield key.start_mark.line + 1, f"{key.value}: the key is given twice; the first is in line {there}"
