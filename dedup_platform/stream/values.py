@@ -1,4 +1,4 @@
-"""The small values of a stream file: durations, sizes, times' formats and zones, and the names that it may choose.
+"""What all parts of a stream file share: durations, sizes, times' formats and zones, and the names that it may choose.
 
 Each type accepts the text of a stream file or the Python value; what it refuses, it refuses with what is allowed.
 """
@@ -8,35 +8,41 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, Strict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict
 
 __all__ = [
     "EPOCH_UNITS",
+    "LATER",
     "RESERVED_COLUMNS",
     "AttributeType",
     "ColumnName",
     "Count",
     "Duration",
     "FieldName",
+    "FieldNames",
+    "Part",
     "Size",
     "StreamName",
     "TimeFormat",
     "TimezoneName",
     "decimal_of",
+    "only",
     "parse_duration",
 ]
 
 EPOCH_UNITS = {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000}  # name -> ticks per second
 
+_EVENT_COLUMNS = ("entity_id", "event_id", "event_time", "arrival_time")
+_RAW_COLUMNS = ("payload", "payload_context", "rejection_reason")
+_COORDINATES = ("source", "source_partition", "source_offset", "source_index")
+_SESSION_COLUMNS = ("session_id", "started_at", "ended_at", "event_count", "first_arrived_at")
+_FRAGMENT_COLUMNS = ("first_event_time", "last_event_time", "first_arrived")
+_CHANGE_COLUMNS = ("kind", "merged_into", "change", "changed_at")
 RESERVED_COLUMNS = frozenset(
-    """
-    entity_id event_id event_time arrival_time payload payload_context rejection_reason
-    source source_partition source_offset source_index
-    kind winner_source winner_source_partition winner_source_offset winner_source_index
-    first_event_time last_event_time event_count first_arrived
-    session_id started_at ended_at first_arrived_at merged_into change changed_at
-    """.split()
-)
+    (*_EVENT_COLUMNS, *_RAW_COLUMNS, *_COORDINATES, *_SESSION_COLUMNS, *_FRAGMENT_COLUMNS, *_CHANGE_COLUMNS)
+) | {f"winner_{name}" for name in _COORDINATES}
+
+LATER = "is not supported in this version"
 
 _DURATION_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _LONGEST_DURATION = timedelta(days=36_500)
@@ -44,6 +50,16 @@ _SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB
 _SIMPLE_TYPES = ("string", "long", "double", "boolean", "timestamp", "date")
 # Namespaces and databases of these names mean something else to Spark, Iceberg or SQL.
 _TAKEN_STREAM_NAMES = frozenset({"system", "default", "global_temp", "information_schema"})
+
+
+class Part(BaseModel):
+    """A part of a stream file: immutable, and it refuses keys that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __eq__(self, other: object) -> bool:
+        # Where a stream file lies (private) is not what it says.
+        return type(self) is type(other) and self.__dict__ == other.__dict__
 
 
 def parse_duration(value: Any) -> timedelta:
@@ -64,8 +80,19 @@ def parse_duration(value: Any) -> timedelta:
 
 def decimal_of(type_name: str) -> tuple[int, int] | None:
     """(precision, scale) of `decimal(p,s)`; None for any other type."""
-    match = re.fullmatch(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)", type_name)
+    match = re.fullmatch(r"decimal\(([1-9][0-9]?),(0|[1-9][0-9]?)\)", type_name)
     return (int(match[1]), int(match[2])) if match else None
+
+
+def only(*allowed: str, later: tuple[str, ...] = ()) -> BeforeValidator:
+    """Refuse what a later version will allow, in words other than those for a typing error."""
+
+    def check(value: Any) -> Any:
+        if value in later:
+            raise ValueError(f"{LATER}; allowed: {', '.join(allowed)}")
+        return value
+
+    return BeforeValidator(check)
 
 
 def _size(value: Any) -> int:
@@ -82,12 +109,12 @@ def _time_format(value: str) -> str:
         return value
     sample = datetime(2021, 11, 23, 17, 45, 56, 123_456, tzinfo=UTC)
     try:
-        read = datetime.strptime(sample.strftime(value), value)
+        read = datetime.strptime(sample.strftime(value), value).date()
     except ValueError:
         raise ValueError(
             f"is no strptime format; write one like %Y-%m-%d %H:%M:%S, or {_any_of(EPOCH_UNITS)}"
         ) from None
-    if read.date() != sample.date():
+    if read != sample.date():
         raise ValueError("does not tell the year, the month and the day; write a format like %Y-%m-%d %H:%M:%S")
     return value
 
@@ -103,7 +130,7 @@ def _timezone(value: str) -> str:
 def _attribute_type(value: str) -> str:
     name = value.replace(" ", "")
     decimal = decimal_of(name)
-    if name in _SIMPLE_TYPES or (decimal and 1 <= decimal[0] <= 38 and decimal[1] <= decimal[0]):
+    if name in _SIMPLE_TYPES or (decimal and decimal[0] <= 38 and decimal[1] <= decimal[0]):
         return name
     raise ValueError(f"is no type; allowed: {', '.join(_SIMPLE_TYPES)}, decimal(p,s) with s <= p <= 38")
 
@@ -132,6 +159,12 @@ def _field_name(value: str) -> str:
     return value
 
 
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) != len(names):
+        raise ValueError("names one field twice")
+    return names
+
+
 def _any_of(names: Any) -> str:
     return " or ".join(names)
 
@@ -151,3 +184,4 @@ AttributeType = Annotated[Text, AfterValidator(_attribute_type)]
 ColumnName = Annotated[Text, AfterValidator(_column_name)]
 StreamName = Annotated[Text, AfterValidator(_stream_name)]
 FieldName = Annotated[Text, AfterValidator(_field_name)]
+FieldNames = Annotated[tuple[FieldName, ...], Field(min_length=1), AfterValidator(_distinct)]

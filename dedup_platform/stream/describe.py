@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from dedup_platform.yaml_positions import Document
+from dedup_platform.stream.positions import Document
 
 __all__ = ["describe_errors"]
 

@@ -1,0 +1,44 @@
+"""What a stream file may say: one flow of events, where it comes from, and the rules for it.
+
+A stream is checked when it is read and does not change afterwards. Times are aware UTC datetimes, durations timedeltas.
+"""
+
+from dedup_platform.stream.fields import (
+    Attribute,
+    FieldHash,
+    FieldId,
+    FieldList,
+    Fields,
+    FileModified,
+    FileName,
+    TimeField,
+)
+from dedup_platform.stream.file import load_stream, load_streams
+from dedup_platform.stream.model import Stream
+from dedup_platform.stream.rules import Aggregate, Deduplicate, Late, Partitions, Sessions
+from dedup_platform.stream.source import FilesSource
+from dedup_platform.stream.values import EPOCH_UNITS, RESERVED_COLUMNS, decimal_of, parse_duration
+
+__all__ = [
+    "EPOCH_UNITS",
+    "RESERVED_COLUMNS",
+    "Aggregate",
+    "Attribute",
+    "Deduplicate",
+    "FieldHash",
+    "FieldId",
+    "FieldList",
+    "Fields",
+    "FileModified",
+    "FileName",
+    "FilesSource",
+    "Late",
+    "Partitions",
+    "Sessions",
+    "Stream",
+    "TimeField",
+    "decimal_of",
+    "load_stream",
+    "load_streams",
+    "parse_duration",
+]

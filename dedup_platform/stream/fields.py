@@ -1,0 +1,157 @@
+"""Which fields of a record say what the event is."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PlainValidator, Tag, model_validator
+
+from dedup_platform.stream.values import (
+    EPOCH_UNITS,
+    LATER,
+    AttributeType,
+    ColumnName,
+    FieldName,
+    FieldNames,
+    Part,
+    TimeFormat,
+    TimezoneName,
+)
+
+__all__ = ["Attribute", "FieldHash", "FieldId", "FieldList", "Fields", "FileModified", "FileName", "TimeField"]
+
+
+class FieldId(Part):
+    """The event id is one field."""
+
+    field: FieldName
+
+
+class FieldList(Part):
+    """The event id is made of several fields."""
+
+    fields: FieldNames
+
+
+def _hashed(value: Any) -> Any:
+    if value == "*":
+        return value
+    is_list = isinstance(value, list | tuple) and value and all(isinstance(name, str) and name for name in value)
+    if not is_list or len(set(value)) != len(value):
+        raise ValueError('must be "*" (all fields) or a list of distinct field names')
+    return tuple(value)
+
+
+class FieldHash(Part):
+    """The event id is a hash of fields, `"*"` for all of them, as sorted pairs of name and text."""
+
+    hash: Annotated[str | tuple[str, ...], PlainValidator(_hashed)]
+
+
+def _event_id_spelling(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"field": value}
+    return {"fields": value} if isinstance(value, list | tuple) else value
+
+
+def _kind_by_key(kinds: dict[str, str]) -> Any:
+    def kind(value: Any) -> str | None:
+        if isinstance(value, dict):
+            return next((name for key, name in kinds.items() if key in value), None)
+        return type(value).__name__
+
+    return kind
+
+
+EventId = Annotated[
+    Annotated[FieldId, Tag("FieldId")]
+    | Annotated[FieldList, Tag("FieldList")]
+    | Annotated[FieldHash, Tag("FieldHash")],
+    Discriminator(
+        _kind_by_key({"hash": "FieldHash", "fields": "FieldList", "field": "FieldId"}),
+        custom_error_type="event_id",
+        custom_error_message='must be a field name, a list of field names, or {{hash: "*"}}',
+    ),
+    BeforeValidator(_event_id_spelling),
+]
+
+
+def _field_spelling(value: Any) -> Any:
+    return {"field": value} if isinstance(value, str) else value
+
+
+class TimeField(Part):
+    """A time in a field. Without `format` it is ISO 8601; a text without an offset is in `timezone`."""
+
+    field: FieldName
+    format: TimeFormat | None = None
+    timezone: TimezoneName = "UTC"
+
+
+def _one_group(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    if groups != 1:
+        raise ValueError(f"must have exactly one group, the time; it has {groups}")
+    return pattern
+
+
+class FileName(Part):
+    """A time in the file's path below the source's root: the one group of the regular expression `file_name`."""
+
+    file_name: Annotated[FieldName, AfterValidator(_one_group)]
+    format: TimeFormat | None = None
+    timezone: TimezoneName = "UTC"
+
+
+class FileModified(Part):
+    """The file's modification time."""
+
+    file_modified: Literal[True] = True
+
+
+def _arrival_spelling(value: Any) -> Any:
+    if isinstance(value, dict) and "kafka_append_time" in value:
+        raise ValueError(f"kafka_append_time {LATER}; allowed: a field, file_name, file_modified")
+    return _field_spelling(value)
+
+
+ArrivalTime = Annotated[
+    Annotated[TimeField, Tag("TimeField")]
+    | Annotated[FileName, Tag("FileName")]
+    | Annotated[FileModified, Tag("FileModified")],
+    Discriminator(
+        _kind_by_key({"field": "TimeField", "file_name": "FileName", "file_modified": "FileModified"}),
+        custom_error_type="arrival_time",
+        custom_error_message="must be a field, {{file_name: a regular expression}} or {{file_modified: true}}",
+    ),
+    BeforeValidator(_arrival_spelling),
+]
+
+
+class Attribute(Part):
+    """A typed column beside the event's own. `format` and `timezone` are for times and dates."""
+
+    field: FieldName
+    type: AttributeType = "string"
+    format: TimeFormat | None = None
+    timezone: TimezoneName = "UTC"
+
+    @model_validator(mode="after")
+    def _format_fits_type(self) -> "Attribute":
+        if self.format is not None and self.type not in ("timestamp", "date"):
+            raise ValueError(f"format is for timestamp and date, not for {self.type}")
+        if self.type == "date" and self.format in EPOCH_UNITS:
+            raise ValueError(f"a date has no {self.format}; make it a timestamp, or write a format like %Y-%m-%d")
+        return self
+
+
+class Fields(Part):
+    """Which fields of a record say what the event is."""
+
+    entity_id: FieldName
+    event_id: EventId
+    event_time: Annotated[TimeField, BeforeValidator(_field_spelling)]
+    arrival_time: ArrivalTime = FileModified()
+    attributes: dict[ColumnName, Annotated[Attribute, BeforeValidator(_field_spelling)]] = Field(default_factory=dict)

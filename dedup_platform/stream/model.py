@@ -1,0 +1,92 @@
+"""A whole stream: its parts, and what must fit between them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from dedup_platform.stream.fields import Attribute, Fields
+from dedup_platform.stream.rules import Aggregate, Deduplicate, Late, Partitions, Sessions
+from dedup_platform.stream.source import FilesSource, origin_of
+from dedup_platform.stream.values import Count, Part, StreamName, decimal_of
+
+__all__ = ["Stream"]
+
+Problem = tuple[tuple[str | int, ...], str]  # the path of keys, and what is wrong there
+
+
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        raise ValueError("must be a power of two from 1 to 4096, or 0 to choose it from the data's volume")
+    return value
+
+
+class Stream(Part):
+    """One flow of events: the content of one stream file."""
+
+    name: StreamName
+    source: FilesSource
+    fields: Fields
+    missing_entity: Literal["keep", "reject"] = "keep"
+    partitions: Partitions
+    buckets: Annotated[Count, Field(ge=0, le=4096), AfterValidator(_power_of_two)] = 0
+    deduplicate: Deduplicate = Deduplicate()
+    sessions: Sessions
+    late: Late = Late()
+    _origin: Path = PrivateAttr(default_factory=Path.cwd)
+
+    def model_post_init(self, context: Any) -> None:
+        self._origin = origin_of(context)
+
+    @property
+    def origin(self) -> Path:
+        """The stream file, absolute. It is no part of what the stream says: two copies of a file are equal."""
+        return self._origin
+
+    @property
+    def attributes(self) -> dict[str, Attribute]:
+        """The typed columns, in the file's order."""
+        return self.fields.attributes
+
+    @model_validator(mode="after")
+    def _parts_fit_together(self) -> "Stream":
+        problems = [*self._problems_of_key(), *self._problems_of_aggregates()]
+        if problems:
+            details = [
+                InitErrorDetails(type=PydanticCustomError("stream", "{text}", {"text": text}), loc=loc, input=None)
+                for loc, text in problems
+            ]
+            raise ValidationError.from_exception_data("Stream", details)
+        return self
+
+    def _problems_of_key(self) -> Iterator[Problem]:
+        key = self.deduplicate.key
+        if "entity_id" not in key:
+            yield ("deduplicate", "key"), f"must contain entity_id: copies are found within an entity (got {list(key)})"
+        for i, column in enumerate(key):
+            if column in ("entity_id", "event_id"):
+                continue
+            if column not in self.attributes:
+                allowed = ", ".join(("entity_id", "event_id", *self.attributes))
+                yield ("deduplicate", "key", i), f"{column!r} is no column for a key; allowed: {allowed}"
+            elif self.attributes[column].type == "double":
+                yield ("deduplicate", "key", i), f"{column!r} is a double, which is no exact key; use decimal(p,s)"
+
+    def _problems_of_aggregates(self) -> Iterator[Problem]:
+        for name, aggregate in self.sessions.aggregates.items():
+            reason = self._refused_aggregate(aggregate)
+            if reason:
+                yield ("sessions", "aggregates", name), reason
+
+    def _refused_aggregate(self, aggregate: Aggregate) -> str | None:
+        attribute = self.attributes.get(aggregate.attribute)
+        if attribute is None:
+            known = ", ".join(self.attributes) or "none, as fields.attributes is empty"
+            return f"{aggregate.attribute!r} is no attribute of this stream; allowed: {known}"
+        if aggregate.function != "sum" or attribute.type == "long" or decimal_of(attribute.type):
+            return None
+        if attribute.type == "double":
+            return "a sum of doubles depends on their order; make the attribute a decimal(p,s) or a long"
+        return f"{aggregate.attribute!r} is a {attribute.type}; a sum needs a long or a decimal(p,s)"

@@ -1,0 +1,124 @@
+"""The rules of a stream: its partitions, what a duplicate is, what a session is, and how late events are handled."""
+
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from dedup_platform.stream.values import ColumnName, Count, Duration, FieldName, FieldNames, Part
+
+__all__ = ["Aggregate", "Deduplicate", "Late", "Partitions", "Sessions"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LENGTHS = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
+_FUNCTIONS = ("count", "sum", "min", "max", "first", "last")
+
+
+def _utc(value: Any) -> datetime:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError("is no date; write one like 2026-01-31") from None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if not isinstance(value, datetime):
+        raise ValueError("is no date; write one like 2026-01-31")
+    start = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if start < _EPOCH:
+        raise ValueError("is too early; partitions start at 1970-01-01 or later")
+    return start
+
+
+class Partitions(Part):
+    """The event-time partitions: UTC days or hours from `start` on, counted from 1970-01-01 (as Iceberg does)."""
+
+    granularity: Literal["day", "hour"]
+    start: Annotated[datetime, BeforeValidator(_utc)]
+
+    @model_validator(mode="after")
+    def _start_is_a_boundary(self) -> "Partitions":
+        if (self.start - _EPOCH) % self.length:
+            raise ValueError(f"start must be the beginning of a UTC {self.granularity}, not {self.start.isoformat()}")
+        return self
+
+    @property
+    def length(self) -> timedelta:
+        """How long one partition is."""
+        return _LENGTHS[self.granularity]
+
+    def ordinal(self, moment: datetime) -> int:
+        """The days (or hours) from 1970-01-01 to the partition that holds `moment`."""
+        return (moment - _EPOCH) // self.length
+
+    def start_of(self, ordinal: int) -> datetime:
+        """The first moment of a partition."""
+        return _EPOCH + ordinal * self.length
+
+    def key(self, ordinal: int) -> str:
+        """The partition's key in Dagster: `2026-01-31`, or `2026-01-31-13:00` for hours."""
+        start = self.start_of(ordinal).isoformat()
+        return start[:10] if self.granularity == "day" else f"{start[:10]}-{start[11:16]}"
+
+    def ordinal_of(self, key: str) -> int:
+        """The partition of a Dagster key; ValueError if it is none."""
+        text = key if self.granularity == "day" else f"{key[:10]}T{key[11:]}"
+        try:
+            ordinal = self.ordinal(datetime.fromisoformat(text).replace(tzinfo=UTC))
+        except ValueError:
+            raise ValueError(f"{key!r} is no key of a {self.granularity} partition") from None
+        if self.key(ordinal) != key:
+            raise ValueError(f"{key!r} is no key of a {self.granularity} partition")
+        return ordinal
+
+
+class Deduplicate(Part):
+    """Records with the same `key`, at most `window` of event time apart, are one event: the first to arrive."""
+
+    key: FieldNames = ("entity_id", "event_id")
+    window: Duration = timedelta(days=1)
+
+
+class Aggregate(Part):
+    """One column of the sessions: `function` over `attribute`. In a stream file: `{sum: amount}`."""
+
+    function: Literal["count", "sum", "min", "max", "first", "last"]
+    attribute: FieldName
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelling(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or value.keys() == {"function", "attribute"}:
+            return value
+        if len(value) != 1 or next(iter(value)) not in _FUNCTIONS:
+            raise ValueError(
+                f"must be one function and an attribute, like {{sum: amount}}; allowed: {', '.join(_FUNCTIONS)}"
+            )
+        [(function, attribute)] = value.items()
+        return {"function": function, "attribute": attribute}
+
+
+class Sessions(Part):
+    """A gap longer than `timeout` between two events of an entity ends a session."""
+
+    timeout: Annotated[Duration, Field(gt=timedelta(0))]
+    aggregates: dict[ColumnName, Aggregate] = Field(default_factory=dict)
+
+
+class Late(Part):
+    """How late events are handled: when they count as late, and when and how much a repair recomputes."""
+
+    grace: Duration = timedelta(hours=1)
+    settle: Duration = timedelta(seconds=60)
+    max_delay: Duration = timedelta(minutes=15)
+    min_rows: Annotated[Count, Field(ge=1)] = 1
+    max_future: Duration = timedelta(minutes=10)
+    horizon: Annotated[Duration, Field(gt=timedelta(0))] | None = None
+    max_partitions_per_run: Annotated[Count, Field(ge=1)] = 31
+    max_runs_per_tick: Annotated[Count, Field(ge=1)] = 10
+
+    @model_validator(mode="after")
+    def _delay_covers_settle(self) -> "Late":
+        if self.max_delay < self.settle:
+            raise ValueError("max_delay, the longest wait, must be at least settle, the quiet period")
+        return self

@@ -1,0 +1,60 @@
+"""Where a stream's records come from."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PrivateAttr
+
+from dedup_platform.stream.values import LATER, Count, Duration, FieldName, Part, Size, only
+
+__all__ = ["FilesSource", "origin_of"]
+
+
+def _local_glob(path: str) -> str:
+    if "://" in path:
+        raise ValueError(f"{LATER}; write a local path, absolute or relative to the stream file's folder")
+    if not path or path.endswith("/"):
+        raise ValueError("names no files; write a pattern like events/*.csv.gz")
+    return path
+
+
+class FilesSource(Part):
+    """Files in a folder. `path` is a glob, absolute or relative to the stream file's folder.
+
+    A file is read once it has not been modified for `settle`; a batch reads at most `max_batch_files` files and
+    about `max_batch_bytes` bytes (a larger file is a batch of its own).
+    """
+
+    kind: Annotated[Literal["files"], only("files", later=("kafka",))]
+    path: Annotated[FieldName, AfterValidator(_local_glob)]
+    format: Annotated[Literal["csv", "json", "parquet"], only("csv", "json", "parquet", later=("avro", "protobuf"))]
+    settle: Duration = timedelta(seconds=2)
+    max_batch_files: Annotated[Count, Field(ge=1)] = 1000
+    max_batch_bytes: Size = 2**30
+    _folder: Path = PrivateAttr(default_factory=Path.cwd)
+
+    def model_post_init(self, context: Any) -> None:
+        self._folder = origin_of(context).parent
+
+    @property
+    def root(self) -> Path:
+        """The fixed folder in front of the first glob character; records' `source` is relative to it."""
+        return self._folder.joinpath(*Path(self.path).parts[: self._fixed_parts])
+
+    @property
+    def pattern(self) -> str:
+        """The glob below `root`."""
+        return "/".join(Path(self.path).parts[self._fixed_parts :])
+
+    @property
+    def _fixed_parts(self) -> int:
+        parts = Path(self.path).parts
+        globs = [i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)]
+        return min([*globs, len(parts) - 1])
+
+
+def origin_of(context: Any) -> Path:
+    """The stream file of a validation's context, absolute; values made in code lie in the current folder."""
+    return Path(context["origin"] if context else "stream.yaml").absolute()
