@@ -2,12 +2,19 @@
 
 import os
 import sys
+import zipfile
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from dedup_platform.settings import CATALOG, JARS, SQLITE_BUSY_SECONDS, Settings
 
 __all__ = ["spark_conf", "spark_session", "use_this_python"]
+
+# ParallelGC is about 5 % faster than G1 on this work; the time zone keeps the JVM's own conversions in UTC too.
+_JAVA_OPTIONS = "-XX:+UseParallelGC -Duser.timezone=UTC"
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_IVY = Path.home() / ".ivy2.5.2"  # Spark 4.1's own default
 
 
 def spark_conf(settings: Settings) -> dict[str, str]:
@@ -33,8 +40,12 @@ def spark_session(settings: Settings) -> SparkSession:
 
 
 def use_this_python() -> None:
-    """Let local Python workers be the interpreter that runs now; else Spark takes whatever `python3` is on the PATH."""
+    """Let local Python workers be the interpreter that runs now, and local ports be on the loopback interface.
+
+    Spark takes both from the environment only; without this it takes whatever `python3` is on the PATH.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def _application(settings: Settings) -> dict[str, str]:
@@ -44,16 +55,23 @@ def _application(settings: Settings) -> dict[str, str]:
     return local | {
         "spark.app.name": "dedup_platform",
         "spark.driver.memory": settings.driver_memory,
-        # About 5 % faster than G1 on this work; the time zone keeps the JVM's own conversions in UTC too.
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Duser.timezone=UTC",
-        "spark.executor.extraJavaOptions": "-XX:+UseParallelGC -Duser.timezone=UTC",
-        "spark.jars.packages": ",".join(JARS),
-        "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} '-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}'",
+        "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+        **_jars(),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.warehouse.dir": str(settings.home / "spark-warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _jars() -> dict[str, str]:
+    """Iceberg and SQLite's driver, from Ivy's folder where they are, else to be downloaded into it by Spark."""
+    # Given as files they need no resolution: half a second less, no network, and no forty lines of report.
+    files = [_IVY / "jars" / f"{jar.replace(':', '_', 1).replace(':', '-')}.jar" for jar in JARS]
+    if all(zipfile.is_zipfile(file) for file in files):
+        return {"spark.jars": ",".join(map(str, files))}
+    return {"spark.jars.packages": ",".join(JARS), "spark.jars.ivy": str(_IVY)}
 
 
 def _session() -> dict[str, str]:
