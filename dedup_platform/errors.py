@@ -6,6 +6,7 @@ DedupPlatformError
 ├── UnknownStreamError       no stream file has this name
 ├── SourceError              the source cannot be read (a missing folder, no permission)
 ├── SourceChangedError       a file changed after it was read
+├── UnknownFileError         no file of this path can be accepted
 ├── ConflictError            someone else committed first; run again
 ├── ConservationError        counts do not balance; nothing was published
 └── IncompatibleChangeError  the stream file differs from its tables in a way that is refused
@@ -22,6 +23,7 @@ __all__ = [
     "SourceChangedError",
     "SourceError",
     "StreamFileError",
+    "UnknownFileError",
     "UnknownStreamError",
 ]
 
@@ -74,6 +76,10 @@ class SourceError(DedupPlatformError):
 
 class SourceChangedError(DedupPlatformError):
     """A file changed after it was read, or while it was being read."""
+
+
+class UnknownFileError(DedupPlatformError):
+    """A file was named that did not change after it was read."""
 
 
 class ConflictError(DedupPlatformError):

@@ -88,6 +88,8 @@ def _catalog(settings: Settings) -> dict[str, str]:
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         f"{prefix}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        # PyIceberg commits too: a session that remembers tables would not see it.
+        f"{prefix}.cache-enabled": "false",
         f"{prefix}.uri": f"jdbc:sqlite:{settings.catalog_file}",
         f"{prefix}.jdbc.busy_timeout": str(SQLITE_BUSY_SECONDS * 1000),
         # V1 is the layout of the catalog's tables that PyIceberg's SqlCatalog reads and writes.

@@ -1,0 +1,187 @@
+"""Reads what Iceberg itself records: tables, the snapshots of main, what each of them changed, and receipts. No Spark."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from pyiceberg.catalog import Catalog as IcebergCatalog, load_catalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import TimestamptzType
+
+from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell
+from dedup_platform.settings import CATALOG, Settings
+
+SUMMARY = "dedup-platform."
+"""Prefix of the platform's own properties in a snapshot's summary."""
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """One data file that a snapshot added (`sign` 1) or took away (-1). A rejected row's file has no cell."""
+
+    cell: Cell | None
+    sign: int
+    rows: int
+    bytes: int
+    arrival_min: datetime | None
+    arrival_max: datetime | None
+    sequence: int
+    """Sequence number of the commit that wrote the file's rows."""
+
+
+class Catalog:
+    """The deployment's Iceberg catalog, read through PyIceberg."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._catalog: IcebergCatalog | None = None
+
+    @property
+    def iceberg(self) -> IcebergCatalog:
+        """PyIceberg's own catalog, opened at first use."""
+        if self._catalog is None:
+            self.settings.make_folders()
+            self._catalog = load_catalog(CATALOG, **self.settings.catalog_properties())
+        return self._catalog
+
+    def load(self, stream: str, table: str) -> Table | None:
+        """The table as it is now; None while it has not been created."""
+        try:
+            return self.iceberg.load_table((stream, table))
+        except NoSuchTableError:
+            return None
+
+    def write_receipt(self, stream: str, name: str, receipt: dict[str, Any]) -> None:
+        """Write the immutable note that a commit's summary names; it must be there before the commit is published.
+
+        Receipts lie beside the tables, not inside them, so that orphan removal never takes them.
+        """
+        with self._files.new_output(self._receipt_path(stream, name)).create() as file:
+            file.write(json.dumps(receipt, separators=(",", ":")).encode())
+
+    def read_receipt(self, stream: str, name: str) -> dict[str, Any] | None:
+        """A receipt by its name; None if it is gone."""
+        try:
+            with self._files.new_input(self._receipt_path(stream, name)).open() as file:
+                return dict(json.loads(file.read()))
+        except FileNotFoundError:
+            return None
+
+    @property
+    def _files(self) -> FileIO:
+        return load_file_io(self.settings.catalog_properties(), self.settings.warehouse)
+
+    def _receipt_path(self, stream: str, name: str) -> str:
+        return f"{self.settings.warehouse}/{stream}/receipts/{name}"
+
+
+def new_receipt_name() -> str:
+    """A name that no other receipt has."""
+    return f"{uuid4().hex}.json"
+
+
+def head(table: Table) -> Snapshot:
+    """The newest snapshot of main; every table is created with one."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None, f"{table.name()} has no snapshot: it was not created by this platform"
+    return snapshot
+
+
+def bucket_count(table: Table) -> int:
+    """N of the table's `bucket(N, entity_id)`."""
+    return next(
+        field.transform.num_buckets for field in table.spec().fields if isinstance(field.transform, BucketTransform)
+    )
+
+
+def since(table: Table, known: int | None) -> tuple[list[Snapshot], bool]:
+    """Main's snapshots after the known one, oldest first, and whether the known one is an ancestor of main.
+
+    For an unknown or lost one: all that remain, and False.
+    """
+    newer: list[Snapshot] = []
+    snapshot: Snapshot | None = head(table)
+    while snapshot is not None and snapshot.snapshot_id != known:
+        newer.append(snapshot)
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+    return newer[::-1], snapshot is not None
+
+
+def changes(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
+    """What this snapshot itself changed, from its own manifest entries; a compaction changes no fact."""
+    if snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE:
+        return
+    for manifest in snapshot.manifests(table.io):
+        if manifest.added_snapshot_id == snapshot.snapshot_id:
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+                if entry.snapshot_id == snapshot.snapshot_id and entry.status != ManifestEntryStatus.EXISTING:
+                    yield _file_change(table, entry)
+
+
+def live(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
+    """All data files of a snapshot, as if it had added them all."""
+    for manifest in snapshot.manifests(table.io):
+        if manifest.content == ManifestContent.DATA:
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                yield _file_change(table, entry)
+
+
+def summary(snapshot: Snapshot, name: str) -> str | None:
+    """One of the platform's own properties of a snapshot."""
+    return snapshot.summary.additional_properties.get(SUMMARY + name) if snapshot.summary else None
+
+
+def newest_property(table: Table, name: str) -> str | None:
+    """The platform's property as the newest snapshot that has it says."""
+    values = (summary(snapshot, name) for snapshot in reversed(since(table, None)[0]))
+    return next((value for value in values if value is not None), None)
+
+
+def total_rows(table: Table) -> int:
+    """Rows of the newest snapshot."""
+    found = head(table).summary
+    return int(found.additional_properties.get("total-records", 0)) if found else 0
+
+
+def committed_at(snapshot: Snapshot) -> datetime:
+    """When a snapshot was made, by its writer's clock."""
+    return datetime.fromtimestamp(snapshot.timestamp_ms / 1000, tz=UTC)
+
+
+def _file_change(table: Table, entry: ManifestEntry) -> FileChange:
+    file = entry.data_file
+    return FileChange(
+        cell=_cell(file),
+        sign=-1 if entry.status == ManifestEntryStatus.DELETED else 1,
+        rows=file.record_count,
+        bytes=file.file_size_in_bytes,
+        arrival_min=_bound(table, file.lower_bounds),
+        arrival_max=_bound(table, file.upper_bounds),
+        sequence=entry.sequence_number or 0,
+    )
+
+
+def _cell(file: DataFile) -> Cell | None:
+    partition, bucket = file.partition[0], file.partition[1]
+    if partition is None:
+        return None
+    ordinal = (partition - date(1970, 1, 1)).days if isinstance(partition, date) else int(partition)
+    return Cell(ordinal, NO_ENTITY if bucket is None else int(bucket))
+
+
+def _bound(table: Table, bounds: dict[int, bytes] | None) -> datetime | None:
+    schema = table.schema()
+    if not bounds or "arrival_time" not in schema.column_names:
+        return None
+    value = bounds.get(schema.find_field("arrival_time").field_id)
+    return EPOCH + timedelta(microseconds=from_bytes(TimestamptzType(), value)) if value else None

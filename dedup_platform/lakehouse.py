@@ -1,0 +1,359 @@
+"""The only room that writes Iceberg: it creates tables, stages rows on a branch, and publishes by compare-and-set.
+
+Every write goes the same way. The rows are written to a branch of their own that starts at `base`, the snapshot of main
+that the writer read. Whoever staged them can look at what they are. Publishing then moves main from `base` to the
+staged snapshot, and only from `base`: if anybody else committed in between, nothing is published and ConflictError says
+so. A writer that was killed, or whose server finishes after it, leaves a branch that nobody reads.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemoveSnapshotRefUpdate,
+    SetSnapshotRefUpdate,
+)
+from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform
+from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from dedup_platform import tables
+from dedup_platform.catalog import SUMMARY, Catalog, FileChange, bucket_count, changes, head, newest_property
+from dedup_platform.errors import ConflictError, IncompatibleChangeError
+from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell, contiguous
+from dedup_platform.settings import CATALOG
+from dedup_platform.stream import Stream
+
+_patiently = retry(
+    # Another writer of the same table may get in between; only if main itself moved is there a conflict.
+    retry=retry_if_exception(
+        lambda error: isinstance(error, CommitFailedException) and not isinstance(error, _MainMoved)
+    ),
+    stop=stop_after_attempt(12),
+    wait=wait_random_exponential(0.05, 2),
+    reraise=True,
+)
+
+STAGING = "staged_"
+"""Prefix of the branches that rows are written to before they are published."""
+
+
+class _MainMoved(CommitFailedException):
+    """Main is not where the writer left it."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Rows that are written but not published: the snapshot that would become main's, and what it changes."""
+
+    stream: str
+    table: str
+    branch: str
+    base: int
+    snapshot_id: int
+    changes: tuple[FileChange, ...]
+
+    @property
+    def rows_added(self) -> int:
+        """Rows in the files that the snapshot adds."""
+        return sum(change.rows for change in self.changes if change.sign > 0)
+
+    @property
+    def bytes_added(self) -> int:
+        """Bytes of these files."""
+        return sum(change.bytes for change in self.changes if change.sign > 0)
+
+    def rows_by_cell(self) -> dict[Cell, int]:
+        """Rows added to each cell; rejected rows are in none."""
+        rows: dict[Cell, int] = {}
+        for change in self.changes:
+            if change.sign > 0 and change.cell is not None:
+                rows[change.cell] = rows.get(change.cell, 0) + change.rows
+        return rows
+
+
+class Lakehouse:
+    """The tables of all streams of a deployment. Spark starts when rows are first read or written."""
+
+    def __init__(self, catalog: Catalog, spark: Callable[[], SparkSession]) -> None:
+        self.catalog = catalog
+        self.spark = spark
+
+    # Creating and changing tables
+
+    def create(self, stream: Stream, buckets: int) -> None:
+        """Create what is missing of the stream's namespace and tables, each with an empty first snapshot."""
+        with suppress(NamespaceAlreadyExistsError):
+            self.catalog.iceberg.create_namespace(stream.name)
+        for table in tables.ALL:
+            if self.catalog.load(stream.name, table) is None:
+                self._create_table(stream, table, buckets)
+
+    def evolve(self, stream: Stream) -> None:
+        """Add the columns that the stream file names and the tables lack; refuse what would change existing ones."""
+        for name in tables.ALL:
+            table = self.catalog.load(stream.name, name)
+            if table is not None:
+                _check_partitioning(stream, table)
+            if table is not None and (missing := _missing_columns(stream, name, table)):
+                with table.update_schema() as update:
+                    for column in missing:
+                        update.add_column(column.name, tables.iceberg_schema((column,)).fields[0].field_type)
+                # Reads are pinned to snapshots, and a snapshot shows the columns of its own time.
+                self.publish(self.stage_nothing(stream, name, head(table).snapshot_id, {}))
+
+    def check(self, stream: Stream) -> None:
+        """Refuse a stream file that its tables cannot follow; raises IncompatibleChangeError."""
+        for name in tables.ALL:
+            if table := self.catalog.load(stream.name, name):
+                _check_partitioning(stream, table)
+                _missing_columns(stream, name, table)
+
+    def _create_table(self, stream: Stream, table: str, buckets: int) -> None:
+        schema = tables.iceberg_schema(tables.columns(stream, table))
+        time_field = schema.find_field(tables.PARTITION_TIME[table]).field_id
+        grain = DayTransform() if stream.partitions.granularity == "day" else HourTransform()
+        entity = schema.find_field("entity_id").field_id
+        spec = PartitionSpec(
+            PartitionField(time_field, 1000, grain, f"{tables.PARTITION_TIME[table]}_{stream.partitions.granularity}"),
+            PartitionField(entity, 1001, BucketTransform(buckets), "entity_id_bucket"),
+        )
+        measured = {f"write.metadata.metrics.column.{name}": "full" for name in tables.MEASURED[table]}
+        with suppress(TableAlreadyExistsError):
+            created = self.catalog.iceberg.create_table(
+                (stream.name, table), schema, partition_spec=spec, properties=tables.PROPERTIES | measured
+            )
+            created.append(_no_rows(created))
+
+    # Reading
+
+    def read(self, stream: Stream, table: str, snapshot_id: int, cells: Iterable[Cell] | None = None) -> DataFrame:
+        """The rows of one snapshot; with `cells`, only theirs."""
+        reader = self.spark().read.option("versionAsOf", snapshot_id)
+        rows = reader.table(f"{CATALOG}.{stream.name}.{table}")
+        return rows if cells is None else rows.where(self.within(stream, table, cells))
+
+    def added(self, staged: Staged) -> DataFrame:
+        """The rows that a staged append adds."""
+        reader = (
+            self.spark().read.option("start-snapshot-id", staged.base).option("end-snapshot-id", staged.snapshot_id)
+        )
+        return reader.table(f"{CATALOG}.{staged.stream}.{staged.table}")
+
+    def current(self, stream: Stream, table: str) -> int:
+        """The snapshot that readers should see: main's, but of the duplicates the one that the events' commit names."""
+        if table == tables.DUPLICATE_EVENTS:
+            events = self._load(stream.name, tables.DEDUPLICATED_EVENTS)
+            if pair := newest_property(events, "duplicates-snapshot"):
+                return int(pair)
+        return head(self._load(stream.name, table)).snapshot_id
+
+    def buckets(self, stream: Stream) -> int:
+        """N of the stream's existing tables."""
+        table = self.catalog.load(stream.name, tables.RAW_EVENTS)
+        assert table is not None, f"the tables of {stream.name} do not exist yet"
+        return bucket_count(table)
+
+    def within(self, stream: Stream, table: str, cells: Iterable[Cell]) -> Column:
+        """The condition that a row lies in these cells, in a form that Iceberg answers from partition values alone."""
+        column = F.col(tables.PARTITION_TIME[table])
+        condition = F.lit(False)
+        buckets = self.buckets(stream)
+        for partitions, in_buckets in _rectangles(cells):
+            times = F.lit(False)
+            for ordinals in contiguous(partitions):
+                start, end = stream.partitions.start_of(ordinals[0]), stream.partitions.start_of(ordinals[-1] + 1)
+                times = times | ((column >= F.lit(start)) & (column < F.lit(end)))
+            condition = condition | (times & _in_buckets(in_buckets, buckets))
+        return condition
+
+    # Staging and publishing
+
+    def stage_append(
+        self, stream: Stream, table: str, base: int, rows: DataFrame, properties: Mapping[str, str]
+    ) -> Staged:
+        """Write rows beside those of `base`."""
+        return self._stage(stream, table, base, rows, F.lit(False), properties)
+
+    def stage_cells(
+        self,
+        stream: Stream,
+        table: str,
+        base: int,
+        rows: DataFrame,
+        cells: frozenset[Cell],
+        properties: Mapping[str, str],
+    ) -> Staged:
+        """Write `rows` in place of all that `base` holds in these cells. Rows of other cells are left out."""
+        condition = self.within(stream, table, cells)
+        staged = self._stage(stream, table, base, rows.where(condition), condition, properties)
+        strangers = {change.cell for change in staged.changes} - cells
+        assert not strangers, (
+            f"{table}: an overwrite of {len(cells)} cells touched others: {sorted(map(str, strangers))}"
+        )
+        return staged
+
+    def stage_nothing(self, stream: Stream, table: str, base: int, properties: Mapping[str, str]) -> Staged:
+        """An empty snapshot whose summary alone says something."""
+        branch = self._branch(stream, table, base)
+        target = self._load(stream.name, table)
+        target.append(_no_rows(target), snapshot_properties=_prefixed(properties), branch=branch)
+        return self._staged(stream, table, branch, base)
+
+    def publish(self, staged: Staged) -> None:
+        """Make a staged snapshot main's, if main is still at its base. Raises ConflictError if it is not."""
+        try:
+            self._move_main(staged)
+        except CommitFailedException as error:
+            self.discard(staged)
+            raise ConflictError(
+                f"{staged.stream}.{staged.table}: another writer committed first; nothing was written. Run again."
+            ) from error
+
+    def discard(self, staged: Staged) -> None:
+        """Forget a staged snapshot; its files go with the next removal of orphans."""
+        with suppress(CommitFailedException, ValueError):
+            self._load(staged.stream, staged.table).manage_snapshots().remove_branch(staged.branch).commit()
+
+    def discard_abandoned(self, stream: Stream, older_than: datetime) -> None:
+        """Forget the branches of writers that must have died, because they started before this time."""
+        for name in tables.ALL:
+            table = self.catalog.load(stream.name, name)
+            for branch in list(table.refs()) if table else ():
+                if table and branch.startswith(STAGING) and _started(branch) < older_than:
+                    with suppress(CommitFailedException, ValueError):
+                        table.manage_snapshots().remove_branch(branch).commit()
+                        table = self._load(stream.name, name)
+
+    def _stage(
+        self,
+        stream: Stream,
+        table: str,
+        base: int,
+        rows: DataFrame,
+        replaced: Column,
+        properties: Mapping[str, str],
+    ) -> Staged:
+        branch = self._branch(stream, table, base)
+        writer = rows.writeTo(f"{CATALOG}.{stream.name}.{table}.branch_{branch}")
+        # Publishing is the compare-and-set that counts; these keep the branch itself from taking a second write.
+        writer = writer.option("isolation-level", "serializable").option("validate-from-snapshot-id", str(base))
+        for name, value in _prefixed(properties).items():
+            writer = writer.option(f"snapshot-property.{name}", value)
+        writer.overwrite(replaced)
+        return self._staged(stream, table, branch, base)
+
+    @_patiently
+    def _branch(self, stream: Stream, table: str, base: int) -> str:
+        name = f"{STAGING}{time.time_ns() // 1000}_{uuid4().hex[:8]}"
+        self._load(stream.name, table).manage_snapshots().create_branch(base, name).commit()
+        return name
+
+    def _staged(self, stream: Stream, table: str, branch: str, base: int) -> Staged:
+        written = self._load(stream.name, table)
+        snapshot = written.snapshot_by_name(branch)
+        assert snapshot is not None and snapshot.parent_snapshot_id == base
+        return Staged(stream.name, table, branch, base, snapshot.snapshot_id, tuple(changes(written, snapshot)))
+
+    @_patiently
+    def _move_main(self, staged: Staged) -> None:
+        table = self._load(staged.stream, staged.table)
+        now_at = head(table).snapshot_id
+        if now_at == staged.snapshot_id:
+            return  # an earlier try succeeded although its answer was lost
+        if now_at != staged.base:
+            raise _MainMoved(f"main is at {now_at}, not at {staged.base}")
+        self.catalog.iceberg.commit_table(
+            table,
+            (
+                AssertTableUUID(uuid=table.metadata.table_uuid),
+                AssertRefSnapshotId(ref="main", snapshot_id=staged.base),
+                AssertRefSnapshotId(ref=staged.branch, snapshot_id=staged.snapshot_id),
+            ),
+            (
+                SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=staged.snapshot_id),
+                RemoveSnapshotRefUpdate(ref_name=staged.branch),
+            ),
+        )
+
+    def _load(self, stream: str, table: str) -> Table:
+        return self.catalog.iceberg.load_table((stream, table))
+
+
+def _prefixed(properties: Mapping[str, str]) -> dict[str, str]:
+    return {f"{SUMMARY}{name}": value for name, value in properties.items()}
+
+
+def _no_rows(table: Table) -> pa.Table:
+    return schema_to_pyarrow(table.schema(), include_field_ids=False).empty_table()
+
+
+def _started(branch: str) -> datetime:
+    return EPOCH + timedelta(microseconds=int(branch.split("_")[1]))
+
+
+def _rectangles(cells: Iterable[Cell]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Cells as few pairs (partitions, buckets) that hold all combinations."""
+    by_bucket: dict[int, set[int]] = {}
+    for partition, bucket in cells:
+        by_bucket.setdefault(bucket, set()).add(partition)
+    by_partitions: dict[tuple[int, ...], list[int]] = {}
+    for bucket, partitions in by_bucket.items():
+        by_partitions.setdefault(tuple(sorted(partitions)), []).append(bucket)
+    for partitions_of, buckets in by_partitions.items():
+        yield partitions_of, tuple(sorted(buckets))
+
+
+def _in_buckets(chosen: tuple[int, ...], buckets: int) -> Column:
+    if len(chosen) == buckets + 1:
+        return F.lit(True)
+    condition = F.col("entity_id").isNull() if NO_ENTITY in chosen else F.lit(False)
+    for bucket in chosen:
+        if bucket != NO_ENTITY:
+            condition = condition | (F.expr(f"{CATALOG}.system.bucket({buckets}, entity_id)") == bucket)
+    return condition
+
+
+def _missing_columns(stream: Stream, name: str, table: Table) -> list[tables.Column]:
+    wanted = tables.columns(stream, name)
+    fields = {field.name: field for field in table.schema().fields}
+    if gone := fields.keys() - {column.name for column in wanted}:
+        raise IncompatibleChangeError(
+            f"{stream.origin}: {stream.name}.{name} has the columns {sorted(gone)}, which the stream file no longer "
+            "names. Columns cannot be taken away: name them again, or give the stream another name."
+        )
+    for column, field in zip(wanted, tables.iceberg_schema(wanted).fields, strict=True):
+        existing = fields.get(column.name)
+        if existing and isinstance(column.type, str) and existing.field_type != field.field_type:
+            raise IncompatibleChangeError(
+                f"{stream.origin}: {stream.name}.{name}.{column.name} is {existing.field_type} in the table and "
+                f"{field.field_type} in the stream file. A type cannot change: use another name for the new one."
+            )
+    return [column for column in wanted if column.name not in fields]
+
+
+def _check_partitioning(stream: Stream, table: Table) -> None:
+    by_time = table.spec().fields[0]
+    granularity = "day" if isinstance(by_time.transform, DayTransform) else "hour"
+    if granularity != stream.partitions.granularity:
+        raise IncompatibleChangeError(
+            f"{stream.origin}: partitions.granularity is {stream.partitions.granularity}, but the tables of "
+            f"{stream.name} are partitioned by {granularity}. It cannot change: give the stream another name."
+        )
+    if stream.buckets and stream.buckets != bucket_count(table):
+        raise IncompatibleChangeError(
+            f"{stream.origin}: buckets is {stream.buckets}, but the tables of {stream.name} have "
+            f"{bucket_count(table)}. Leave `buckets` out to keep what the tables have, or give the stream another name."
+        )

@@ -1,0 +1,220 @@
+"""Which cells are stale, why, and which runs repair them. Pure: facts + policy + now -> plan.
+
+Source of the rules: stale = wanted - built. It asks what is stale now, so a lost tick or a crashed run heals at the next.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Literal, NamedTuple
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+NO_ENTITY = -1
+"""The bucket of rows without an entity (Iceberg's null bucket)."""
+
+Reason = Literal["open", "late", "linked", "settings", "full"]
+
+
+class Cell(NamedTuple):
+    """The unit of recomputation: a partition's ordinal (days or hours since 1970) and a bucket."""
+
+    partition: int
+    bucket: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """What the commits that a derived cell has not seen yet did to one cell of its input."""
+
+    cell: Cell
+    sequence: int
+    """Sequence number of the newest of these commits."""
+    rows_added: int
+    first_commit: datetime
+    last_commit: datetime
+    arrival_min: datetime | None = None
+    """Earliest arrival among the new rows; None where the input does not tell."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that the ledger knows about one derived table and its input at one moment."""
+
+    stream: str
+    table: str
+    changes: Mapping[Cell, Change]
+    outdated: frozenset[Cell]
+    """Cells that were built with other settings or by an older version of the stage."""
+    fingerprint: str
+    arrival_max: Mapping[Cell, datetime] = field(default_factory=dict)
+    """Latest arrival in each cell of the input near a changed one (only where `reach` > 0)."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How long to wait and how much to do at once; all from the stream file."""
+
+    length: timedelta = timedelta(days=1)
+    grace: timedelta = timedelta(hours=1)
+    settle: timedelta = timedelta(seconds=60)
+    max_delay: timedelta = timedelta(minutes=15)
+    min_rows: int = 1
+    max_partitions_per_run: int = 31
+    max_runs_per_tick: int = 10
+    reach: int = 0
+    """Partitions on either side of a cell that a record of it can beat or be beaten in."""
+
+
+@dataclass(frozen=True)
+class StaleCell:
+    """A cell to rebuild, why, how many input rows wait for it and for how long."""
+
+    cell: Cell
+    reason: Reason
+    rows: int
+    waiting: timedelta
+    ready: bool
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A contiguous range of partitions to repair in one run. The same stale input gives the same watermark."""
+
+    partitions: tuple[int, ...]
+    reason: Reason
+    watermark: str
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """What is stale in one derived table and the runs that the policy asks for now."""
+
+    stream: str
+    table: str
+    stale: tuple[StaleCell, ...]
+    runs: tuple[PlannedRun, ...]
+
+
+def reach(distance: timedelta, length: timedelta) -> int:
+    """How many partitions on can be touched by something within this distance: 1 day reaches 1 daily partition on."""
+    return -(-distance // length)
+
+
+def plan(facts: Facts, policy: Policy, now: datetime) -> TablePlan:
+    """What is stale and which runs the policy asks for now; what waits is in the plan too, as not ready."""
+    stale: list[StaleCell] = []
+    groups = list(_linked_groups(facts, policy.reach))
+    for group in groups:
+        stale += _judge(group, facts, policy, now)
+    stale.sort(key=lambda stale_cell: stale_cell.cell)
+    return TablePlan(facts.stream, facts.table, tuple(stale), tuple(_runs(stale, groups, facts, policy)))
+
+
+def linked_cells(cell: Cell, facts: Facts, cells_around: int) -> Iterator[Cell]:
+    """The cells of the same bucket in which a waiting record of this cell can change a verdict.
+
+    A newcomer cannot beat what arrived before it, so only cells with an arrival at or after its own count.
+    """
+    change = facts.changes.get(cell)
+    if change is None or change.arrival_min is None:
+        return
+    for partition in range(cell.partition - cells_around, cell.partition + cells_around + 1):
+        neighbour = Cell(partition, cell.bucket)
+        latest = facts.arrival_max.get(neighbour)
+        if neighbour != cell and latest is not None and latest >= change.arrival_min:
+            yield neighbour
+
+
+def contiguous(partitions: Iterable[int]) -> Iterator[tuple[int, ...]]:
+    """Cut a set of ordinals into its contiguous ranges, in order."""
+    current: list[int] = []
+    for partition in sorted(set(partitions)):
+        if current and partition != current[-1] + 1:
+            yield tuple(current)
+            current = []
+        current.append(partition)
+    if current:
+        yield tuple(current)
+
+
+def _linked_groups(facts: Facts, cells_around: int) -> Iterator[set[Cell]]:
+    """Stale cells and those linked to them, in groups that a commit must not cut."""
+    waiting = {*facts.changes, *facts.outdated}
+    edges: dict[Cell, set[Cell]] = {cell: set() for cell in waiting}
+    for cell in facts.changes if cells_around else ():
+        for neighbour in linked_cells(cell, facts, cells_around):
+            edges[cell].add(neighbour)
+            edges.setdefault(neighbour, set()).add(cell)
+    unseen = set(edges)
+    while unseen:
+        group, frontier = set(), [unseen.pop()]
+        while frontier:
+            cell = frontier.pop()
+            group.add(cell)
+            fresh = edges[cell] & unseen
+            unseen -= fresh
+            frontier += fresh
+        yield group
+
+
+def _judge(group: set[Cell], facts: Facts, policy: Policy, now: datetime) -> Iterator[StaleCell]:
+    changes = [facts.changes[cell] for cell in group if cell in facts.changes]
+    rows = sum(change.rows_added for change in changes)
+    waiting = max((now - change.first_commit for change in changes), default=timedelta(0))
+    quiet = min((now - change.last_commit for change in changes), default=timedelta(0))
+    settled = quiet >= policy.settle and rows >= policy.min_rows
+    ready = settled or waiting >= policy.max_delay or not facts.outdated.isdisjoint(group)
+    for cell in group:
+        change = facts.changes.get(cell)
+        yield StaleCell(cell, _reason(cell, facts, policy), change.rows_added if change else 0, waiting, ready)
+
+
+def _reason(cell: Cell, facts: Facts, policy: Policy) -> Reason:
+    change = facts.changes.get(cell)
+    if cell in facts.outdated:
+        return "settings"
+    if change is None:
+        return "linked"
+    closed = EPOCH + (cell.partition + 1) * policy.length + policy.grace
+    return "late" if (change.arrival_min or change.first_commit) > closed else "open"
+
+
+def _runs(stale: list[StaleCell], groups: list[set[Cell]], facts: Facts, policy: Policy) -> Iterator[PlannedRun]:
+    ready = {stale_cell.cell for stale_cell in stale if stale_cell.ready}
+    hulls = sorted(
+        (min(cell.partition for cell in group), max(cell.partition for cell in group))
+        for group in groups
+        if not group.isdisjoint(ready)
+    )
+    reasons = {stale_cell.cell: stale_cell.reason for stale_cell in stale}
+    for number, (first, last) in enumerate(_packed(hulls, policy.max_partitions_per_run)):
+        if number == policy.max_runs_per_tick:
+            return
+        cells = sorted(cell for cell in ready if first <= cell.partition <= last)
+        yield PlannedRun(tuple(range(first, last + 1)), reasons[cells[0]], _watermark(facts, cells))
+
+
+def _packed(hulls: list[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of at most `most` partitions that cut no hull; a hull that is longer is a range of its own."""
+    merged: list[tuple[int, int]] = []
+    for first, last in hulls:
+        if merged and first <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    packed: tuple[int, int] | None = None
+    for first, last in merged:
+        if packed and first == packed[1] + 1 and last - packed[0] < most:
+            packed = (packed[0], last)
+        else:
+            if packed:
+                yield packed
+            packed = (first, last)
+    if packed:
+        yield packed
+
+
+def _watermark(facts: Facts, cells: list[Cell]) -> str:
+    newest = max((facts.changes[cell].sequence for cell in cells if cell in facts.changes), default=0)
+    return f"{facts.table}/{newest}/{facts.fingerprint[:8]}"

@@ -1,0 +1,208 @@
+"""The whole platform behind one door: what Dagster's assets, the command line and tests call."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from dedup_platform import catalog, ingest, lateness, tables, verify
+from dedup_platform.catalog import Catalog
+from dedup_platform.commits import Commit
+from dedup_platform.errors import ConflictError, UnknownStreamError
+from dedup_platform.fingerprints import fingerprint
+from dedup_platform.ingest import Ingest, Waiting
+from dedup_platform.lakehouse import Lakehouse
+from dedup_platform.lateness import Policy, TablePlan, reach
+from dedup_platform.ledger import Ledger
+from dedup_platform.recompute import Recompute
+from dedup_platform.settings import Settings
+from dedup_platform.stream import Stream
+
+_again = retry(
+    retry=retry_if_exception_type(ConflictError),
+    stop=stop_after_attempt(5),
+    wait=wait_random_exponential(0.2, 5),
+    reraise=True,
+)
+ABANDONED_AFTER = timedelta(days=1)
+"""A staged branch that is older was left by a writer that died."""
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table in numbers; all from metadata."""
+
+    table: str
+    snapshot_id: int
+    rows: int
+    cells: int
+    files: int
+    bytes: int
+    stale_cells: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """A stream in numbers; `tables` is empty before anything was taken in."""
+
+    stream: str
+    tables: tuple[TableStatus, ...]
+    files_read: int
+    records_read: int
+    rejected: int
+    waiting: Waiting
+
+
+def utc_now() -> datetime:
+    """The clock on the wall."""
+    return datetime.now(UTC)
+
+
+class Platform:
+    """The streams of one deployment and everything that can be done with them. Cheap to open: Spark starts when needed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        streams: Mapping[str, Stream],
+        spark: Callable[[], SparkSession],
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.settings = settings
+        self.streams = dict(streams)
+        self.clock = clock
+        self.lake = Lakehouse(Catalog(settings), spark)
+        self.ledger = Ledger(settings, self.lake.catalog)
+        self._ingest = Ingest(self.lake, self.ledger)
+        self._recompute = Recompute(self.lake, self.ledger)
+
+    @classmethod
+    def open(
+        cls,
+        settings: Settings,
+        streams: Mapping[str, Stream],
+        spark: Callable[[], SparkSession],
+        clock: Callable[[], datetime] = utc_now,
+    ) -> "Platform":
+        """The platform of these settings and streams."""
+        return cls(settings, streams, spark, clock)
+
+    def stream(self, name: str) -> Stream:
+        """A stream by its name; raises UnknownStreamError."""
+        if name not in self.streams:
+            raise UnknownStreamError(name, self.streams)
+        return self.streams[name]
+
+    def ingest(self, stream: str) -> list[Commit]:
+        """Take in all that waits, batch after batch."""
+        definition = self._prepare(stream)
+        commits = []
+        while commit := _again(self._ingest.next_batch)(definition, self.clock()):
+            commits.append(commit)
+        return commits
+
+    def accept(self, stream: str, paths: Iterable[str]) -> Commit:
+        """Let changed files be read again, as new generations, at the next ingest."""
+        return _again(self._ingest.accept)(self._prepare(stream), list(paths), self.clock())
+
+    def plan(self, stream: str) -> list[TablePlan]:
+        """What is stale in each derived table, and the runs that the policy asks for now. Runs nothing, needs no Spark."""
+        definition = self.stream(stream)
+        self.lake.check(definition)
+        if not self.ledger.sync(stream):
+            return []
+        return [self._plan(definition, table) for table in tables.DERIVED]
+
+    def recompute(self, stream: str, table: str, partitions: Iterable[int]) -> Commit:
+        """Rebuild whole partitions of a derived table, widened to what is linked to them."""
+        return _again(self._recompute.whole)(self._prepare(stream), table, list(partitions))
+
+    def recompute_stale(self, stream: str, table: str, partitions: Iterable[int] | None = None) -> Commit:
+        """Rebuild the stale cells of a derived table, all or those of some partitions, widened to what is linked."""
+        definition = self._prepare(stream)
+        chosen = None if partitions is None else frozenset(partitions)
+        if not self.ledger.sync(stream):
+            return Commit(table, None, "nothing")
+        stale = self._plan(definition, table).stale
+        reasons = {cell.reason for cell in stale if chosen is None or cell.cell.partition in chosen}
+        return _again(self._recompute.stale)(definition, table, "+".join(sorted(reasons)) or "nothing", chosen)
+
+    def repair(self, stream: str) -> list[Commit]:
+        """Rebuild all that is stale, table by table, until nothing is."""
+        commits = [self.recompute_stale(stream, table) for table in tables.DERIVED]
+        return [commit for commit in commits if commit.snapshot_id is not None]
+
+    def waiting(self, stream: str) -> Waiting:
+        """What an ingest would read now. No Spark; costs a listing."""
+        self.ledger.sync(stream)
+        return ingest.waiting(self.ledger, self.stream(stream), self.clock())
+
+    def status(self, stream: str) -> Status:
+        """The stream in numbers, from metadata alone."""
+        plans = {plan.table: plan for plan in self.plan(stream)}
+        heads = self.ledger.sync(stream)
+        found = []
+        for table in tables.ALL if heads else ():
+            sizes = self.ledger.sizes(stream, table).values()
+            found.append(
+                TableStatus(
+                    table=table,
+                    snapshot_id=heads[table].snapshot_id,
+                    rows=self.rows(stream, table),
+                    cells=len(sizes),
+                    files=sum(size.files for size in sizes),
+                    bytes=sum(size.bytes for size in sizes),
+                    stale_cells=len(plans[table].stale) if table in plans else 0,
+                )
+            )
+        in_cells = sum(size.rows for size in self.ledger.sizes(stream, tables.RAW_EVENTS).values())
+        return Status(
+            stream=stream,
+            tables=tuple(found),
+            files_read=len(self.ledger.files(stream)),
+            records_read=self.ledger.records_read(stream),
+            rejected=self.rows(stream, tables.RAW_EVENTS) - in_cells if heads else 0,
+            waiting=self.waiting(stream),
+        )
+
+    def rows(self, stream: str, table: str) -> int:
+        """How many rows a table has, by its newest snapshot's summary."""
+        loaded = self.lake.catalog.load(stream, table)
+        return catalog.total_rows(loaded) if loaded else 0
+
+    def read(self, stream: str, table: str) -> DataFrame:
+        """A table's current rows. Events and duplicates are the pair of snapshots that belong together."""
+        definition = self.stream(stream)
+        return self.lake.read(definition, table, self.lake.current(definition, table))
+
+    def verify(self, stream: str) -> list[str]:
+        """Recompute everything from raw and compare row for row: the first differences, none if all is equal."""
+        return verify.differences(self.lake, self.ledger, self.stream(stream))
+
+    def _prepare(self, stream: str) -> Stream:
+        definition = self.stream(stream)
+        self.lake.evolve(definition)
+        self.lake.discard_abandoned(definition, self.clock() - ABANDONED_AFTER)
+        return definition
+
+    def _plan(self, stream: Stream, table: str) -> TablePlan:
+        facts = self.ledger.facts(stream, table, fingerprint(stream, table))
+        return lateness.plan(facts, _policy(stream, table), self.clock())
+
+
+def _policy(stream: Stream, table: str) -> Policy:
+    late = stream.late
+    first = table == tables.DEDUPLICATED_EVENTS
+    return Policy(
+        length=stream.partitions.length,
+        grace=late.grace,
+        # What is built from rows that have settled already need not wait again.
+        settle=late.settle if first else timedelta(0),
+        max_delay=late.max_delay if first else timedelta(0),
+        min_rows=late.min_rows if first else 0,
+        max_partitions_per_run=late.max_partitions_per_run,
+        max_runs_per_tick=late.max_runs_per_tick,
+        reach=reach(stream.deduplicate.window, stream.partitions.length) if first else 0,
+    )

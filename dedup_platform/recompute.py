@@ -1,0 +1,249 @@
+"""Rebuilds cells of a derived table: pins its inputs, widens to linked cells, calls the stage, checks, publishes.
+
+The commit names every cell that was checked, rewritten or not, so that nothing is planned again for ever (rule 6).
+Whoever loses a race to another writer gets ConflictError, and nothing was written.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, functions as F
+
+from dedup_platform import statistics
+from dedup_platform.catalog import new_receipt_name
+from dedup_platform.commits import Commit
+from dedup_platform.errors import ConflictError, ConservationError
+from dedup_platform.fingerprints import fingerprint
+from dedup_platform.lakehouse import Lakehouse, Staged
+from dedup_platform.lateness import NO_ENTITY, Cell, Facts, reach
+from dedup_platform.ledger import CellSize, Head, Ledger
+from dedup_platform.replacement import replacement
+from dedup_platform.stages.deduplicated import deduplicate
+from dedup_platform.stages.fragments import fragment
+from dedup_platform.stream import Stream
+from dedup_platform.tables import (
+    DEDUPLICATED_EVENTS,
+    DUPLICATE_EVENTS,
+    INPUT_OF,
+    RAW_EVENTS,
+    SESSION_FRAGMENTS,
+    SESSIONS,
+)
+from dedup_platform.widening import Cells, grown, with_linked, with_sessions
+
+
+@dataclass(frozen=True)
+class Build:
+    """What one recomputation of one table is pinned to."""
+
+    stream: Stream
+    table: str
+    heads: Mapping[str, Head]
+    facts: Facts
+    buckets: int
+    reason: str
+
+    @property
+    def base(self) -> int:
+        """The target's snapshot when the build began; publishing from any other is refused."""
+        return self.heads[self.table].snapshot_id
+
+    @property
+    def source(self) -> int:
+        """The input's snapshot that everything is read from."""
+        return self.heads[INPUT_OF[self.table]].snapshot_id
+
+
+class Recompute:
+    """Rebuilds cells of the derived tables of any stream."""
+
+    def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
+        self.lake = lake
+        self.ledger = ledger
+
+    def stale(self, stream: Stream, table: str, reason: str, partitions: Collection[int] | None = None) -> Commit:
+        """Rebuild the stale cells, of all or of the given partitions, widened to the cells linked to them."""
+        build = self._begin(stream, table, reason)
+        if build is None:
+            return Commit(table, None, reason)
+        pending = {*build.facts.changes, *build.facts.outdated}
+        return self._run(build, frozenset(c for c in pending if partitions is None or c.partition in partitions))
+
+    def whole(self, stream: Stream, table: str, partitions: Iterable[int]) -> Commit:
+        """Rebuild all cells of the given partitions, widened to the cells linked to them."""
+        build = self._begin(stream, table, "full")
+        if build is None:
+            return Commit(table, None, "full")
+        buckets = [*range(build.buckets), *([NO_ENTITY] if table == DEDUPLICATED_EVENTS else [])]
+        return self._run(build, frozenset(Cell(partition, number) for partition in partitions for number in buckets))
+
+    def _begin(self, stream: Stream, table: str, reason: str) -> Build | None:
+        heads = self.ledger.sync(stream.name)
+        if not heads:
+            return None
+        facts = self.ledger.facts(stream, table, fingerprint(stream, table))
+        return Build(stream, table, heads, facts, self.lake.buckets(stream), reason)
+
+    def _run(self, build: Build, cells: Cells) -> Commit:
+        if not cells:
+            return Commit(build.table, None, build.reason)
+        started = time.monotonic()
+        steps = {
+            DEDUPLICATED_EVENTS: self._deduplicate,
+            SESSION_FRAGMENTS: self._fragment,
+            SESSIONS: self._sessionize,
+        }
+        return replace(steps[build.table](build, cells), seconds=time.monotonic() - started)
+
+    # One step for each table
+
+    def _deduplicate(self, build: Build, cells: Cells) -> Commit:
+        cells = with_linked(self.lake, build.stream, build.source, build.facts, cells)
+        around = reach(build.stream.deduplicate.window, build.stream.partitions.length)
+        result = deduplicate(self.lake.read(build.stream, RAW_EVENTS, build.source, grown(cells, around)), build.stream)
+        with (
+            self._replacement(build, DUPLICATE_EVENTS, result.duplicates, cells) as duplicates,
+            self._replacement(build, DEDUPLICATED_EVENTS, result.events, cells) as events,
+        ):
+            beaten = duplicates.stage({"reason": build.reason}) if duplicates.changed else None
+            pair = beaten.snapshot_id if beaten else build.heads[DUPLICATE_EVENTS].snapshot_id
+            receipt = self._receipt(build, cells, events.changed)
+            kept = events.stage(self._properties(build, receipt) | {"duplicates-snapshot": str(pair)})
+            self._check_cells(build, cells, duplicates.rows_after(beaten), events.rows_after(kept), [kept, beaten])
+        # The duplicates go first: the events' commit names them, and readers follow that pair.
+        if beaten:
+            self.lake.publish(beaten)
+        return self._publish(build, kept, receipt, cells, events.changed | duplicates.changed, beaten)
+
+    def _fragment(self, build: Build, cells: Cells) -> Commit:
+        stream = build.stream
+        events = self.lake.read(stream, DEDUPLICATED_EVENTS, build.source, cells)
+        with self._replacement(build, SESSION_FRAGMENTS, fragment(events, stream), cells) as fragments:
+            receipt = self._receipt(build, cells, fragments.changed)
+            staged = fragments.stage(self._properties(build, receipt))
+        before, after = self._count_events(build, staged, fragments.changed)
+        sizes = self.ledger.sizes(stream.name, DEDUPLICATED_EVENTS)
+        inside = sum(sizes[cell].rows for cell in fragments.changed if cell in sizes)
+        self._balance(build, [staged], after == inside, f"{inside} events, but fragments of {after}")
+        receipt["events"] = self._total_events(build, SESSION_FRAGMENTS) - before + after
+        return self._publish(build, staged, receipt, cells, fragments.changed)
+
+    def _sessionize(self, build: Build, cells: Cells) -> Commit:
+        stream = build.stream
+        widened = with_sessions(self.lake, stream, build.source, build.base, build.facts, cells)
+        with self._replacement(build, SESSIONS, widened.sessions, widened.cells) as sessions:
+            receipt = self._receipt(build, widened.cells, sessions.changed)
+            staged = sessions.stage(self._properties(build, receipt))
+        before, after = self._count_events(build, staged, sessions.changed)
+        total = receipt["events"] = self._total_events(build, SESSIONS) - before + after
+        if build.facts.changes.keys() <= widened.cells:
+            expected = self._total_events(build, SESSION_FRAGMENTS)
+            self._balance(
+                build, [staged], total == expected, f"fragments of {expected} events, but sessions of {total}"
+            )
+        return self._publish(build, staged, receipt, widened.cells, sessions.changed)
+
+    # What all steps share
+
+    def _replacement(self, build: Build, table: str, rows: DataFrame, cells: Cells) -> Any:
+        sizes = self.ledger.sizes(build.stream.name, table)
+        return replacement(self.lake, build.stream, table, build.heads[table].snapshot_id, rows, cells, sizes)
+
+    def _receipt(self, build: Build, checked: Cells, rewritten: Cells) -> dict[str, Any]:
+        source = INPUT_OF[build.table]
+        head = build.heads[source]
+        return {
+            "name": new_receipt_name(),
+            "table": build.table,
+            "built_from": {source: {"snapshot": head.snapshot_id, "sequence": head.sequence}},
+            "fingerprint": build.facts.fingerprint,
+            "reason": build.reason,
+            "checked": sorted(checked),
+            "rewritten": sorted(rewritten),
+            "previous": build.heads[build.table].receipt,
+        }
+
+    def _properties(self, build: Build, receipt: Mapping[str, Any]) -> dict[str, str]:
+        return {
+            "receipt": receipt["name"],
+            "built-from": f"{INPUT_OF[build.table]}@{build.source}",
+            "fingerprint": build.facts.fingerprint,
+            "reason": build.reason,
+        }
+
+    def _publish(
+        self,
+        build: Build,
+        staged: Staged,
+        receipt: dict[str, Any],
+        checked: Cells,
+        rewritten: Cells,
+        beside: Staged | None = None,
+    ) -> Commit:
+        self.lake.catalog.write_receipt(build.stream.name, receipt["name"], receipt)
+        self.lake.publish(staged)
+        self.ledger.sync(build.stream.name)
+        written = [each for each in (staged, beside) if each]
+        return Commit(
+            table=build.table,
+            snapshot_id=staged.snapshot_id,
+            reason=build.reason,
+            cells_checked=checked,
+            cells_rewritten=rewritten,
+            rows_written=sum(each.rows_added for each in written),
+            bytes_written=sum(each.bytes_added for each in written),
+            built_from={INPUT_OF[build.table]: build.source},
+            partitions=statistics.of_partitions(self.lake, self.ledger, build.stream, build.table, checked, written),
+        )
+
+    def _check_cells(
+        self,
+        build: Build,
+        cells: Cells,
+        duplicates: Mapping[Cell, int],
+        events: Mapping[Cell, int],
+        staged: list[Staged | None],
+    ) -> None:
+        raw = self.ledger.sizes(build.stream.name, RAW_EVENTS)
+        nothing = CellSize(0, 0, 0)
+        wrong = [
+            f"{build.stream.partitions.key(cell.partition)}, bucket {cell.bucket}: {raw.get(cell, nothing).rows} raw, "
+            f"but {events.get(cell, 0)} deduplicated and {duplicates.get(cell, 0)} duplicates"
+            for cell in sorted(cells)
+            if raw.get(cell, nothing).rows != events.get(cell, 0) + duplicates.get(cell, 0)
+        ]
+        self._balance(build, staged, not wrong, "; ".join(wrong[:5]))
+
+    def _balance(self, build: Build, staged: Iterable[Staged | None], balanced: bool, found: str) -> None:
+        """Rule 2: what does not balance is not published."""
+        if balanced:
+            return
+        for each in staged:
+            if each:
+                self.lake.discard(each)
+        if self.ledger.sync(build.stream.name) != build.heads:
+            raise ConflictError(
+                f"{build.stream.name}: another writer committed while {build.table} was built. Run again."
+            )
+        raise ConservationError(f"{build.stream.name}.{build.table}: {found}. Nothing was published.")
+
+    def _count_events(self, build: Build, staged: Staged, cells: Cells) -> tuple[int, int]:
+        """The events in these cells of a table of fragments or sessions, before and after."""
+        if not cells:
+            return 0, 0
+        before, after = (
+            self.lake.read(build.stream, build.table, snapshot, cells).agg(F.sum("event_count")).collect()[0][0] or 0
+            for snapshot in (staged.base, staged.snapshot_id)
+        )
+        return before, after
+
+    def _total_events(self, build: Build, table: str) -> int:
+        """The events in all fragments or sessions, as the newest receipt says; counted if that is lost."""
+        head = build.heads[table]
+        receipt = self.lake.catalog.read_receipt(build.stream.name, head.receipt) if head.receipt else None
+        if receipt and "events" in receipt:
+            return int(receipt["events"])
+        rows = self.lake.read(build.stream, table, head.snapshot_id)
+        return int(rows.agg(F.sum("event_count")).collect()[0][0] or 0)

@@ -1,0 +1,200 @@
+"""The tables of a stream: names, columns, partition fields and properties. Data only; `lakehouse` creates and writes them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+from pyspark.sql import types as spark_types
+
+from dedup_platform.stream import Aggregate, Stream
+
+RAW_EVENTS = "raw_events"
+DUPLICATE_EVENTS = "duplicate_events"
+DEDUPLICATED_EVENTS = "deduplicated_events"
+SESSION_FRAGMENTS = "session_fragments"
+SESSIONS = "sessions"
+
+INPUT_OF = {DEDUPLICATED_EVENTS: RAW_EVENTS, SESSION_FRAGMENTS: DEDUPLICATED_EVENTS, SESSIONS: SESSION_FRAGMENTS}
+"""Each planned table and the table that it is built from, in the order of building. `duplicate_events` is written with
+`deduplicated_events`."""
+
+DERIVED = tuple(INPUT_OF)
+ALL = (RAW_EVENTS, DUPLICATE_EVENTS, *DERIVED)
+
+COORDINATES = ("source", "source_partition", "source_offset", "source_index")
+ARRIVAL_ORDER = ("arrival_time", *COORDINATES)
+"""The total order of records (design rule 3): no two records share all five."""
+
+PARTITION_TIME = {
+    RAW_EVENTS: "event_time",
+    DUPLICATE_EVENTS: "event_time",
+    DEDUPLICATED_EVENTS: "event_time",
+    SESSION_FRAGMENTS: "first_event_time",
+    SESSIONS: "started_at",
+}
+"""The column whose day or hour is a row's partition."""
+
+PROPERTIES = {
+    "format-version": "2",
+    "write.format.default": "parquet",
+    "write.parquet.compression-codec": "zstd",
+    "write.parquet.compression-level": "1",
+    "write.distribution-mode": "hash",
+    "write.spark.fanout.enabled": "false",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.metadata.metrics.default": "none",
+    "commit.retry.num-retries": "10",
+    "history.expire.max-snapshot-age-ms": str(365 * 86_400_000),
+}
+"""What every table is created with. Metrics are kept only for the columns that planning prunes by (`MEASURED`)."""
+
+MEASURED = {
+    RAW_EVENTS: ("event_time", "arrival_time"),
+    DUPLICATE_EVENTS: ("event_time",),
+    DEDUPLICATED_EVENTS: ("event_time", "arrival_time"),
+    SESSION_FRAGMENTS: ("first_event_time", "last_event_time"),
+    SESSIONS: ("started_at", "ended_at"),
+}
+"""Columns whose lower and upper bounds go into the manifests."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name and its type in Spark's short form (`long`, `decimal(38,2)`); a struct holds columns."""
+
+    name: str
+    type: str | tuple["Column", ...]
+
+
+COORDINATE_COLUMNS = (
+    Column("source", "string"),
+    Column("source_partition", "integer"),
+    Column("source_offset", "long"),
+    Column("source_index", "integer"),
+)
+_EVENT = (
+    Column("entity_id", "string"),
+    Column("event_id", "string"),
+    Column("event_time", "timestamp"),
+    Column("arrival_time", "timestamp"),
+)
+_FIRST_ARRIVED = (Column("arrival_time", "timestamp"), *COORDINATE_COLUMNS, Column("session_id", "string"))
+
+
+def columns(stream: Stream, table: str) -> tuple[Column, ...]:
+    """The columns of a table of this stream, in order."""
+    attributes = tuple(Column(name, attribute.type) for name, attribute in stream.attributes.items())
+    aggregates = tuple(
+        Column(name, aggregate_type(stream, aggregate)) for name, aggregate in stream.sessions.aggregates.items()
+    )
+    event = (*_EVENT, *attributes)
+    return {
+        RAW_EVENTS: (
+            *event,
+            Column("payload", "binary"),
+            Column("payload_context", "string"),
+            *COORDINATE_COLUMNS,
+            Column("rejection_reason", "string"),
+        ),
+        DEDUPLICATED_EVENTS: (*event, *COORDINATE_COLUMNS),
+        DUPLICATE_EVENTS: (
+            *event,
+            *COORDINATE_COLUMNS,
+            Column("kind", "string"),
+            *(Column(f"winner_{column.name}", column.type) for column in COORDINATE_COLUMNS),
+        ),
+        SESSION_FRAGMENTS: (
+            Column("entity_id", "string"),
+            Column("first_event_time", "timestamp"),
+            Column("last_event_time", "timestamp"),
+            Column("event_count", "long"),
+            Column("first_arrived", _FIRST_ARRIVED),
+            *aggregates,
+        ),
+        SESSIONS: (
+            Column("session_id", "string"),
+            Column("entity_id", "string"),
+            Column("started_at", "timestamp"),
+            Column("ended_at", "timestamp"),
+            Column("event_count", "long"),
+            Column("first_arrived_at", "timestamp"),
+            *aggregates,
+        ),
+    }[table]
+
+
+def aggregate_type(stream: Stream, aggregate: Aggregate) -> str:
+    """The type of an aggregate's column. Sums are decimals, so that they do not depend on the order (rule 7)."""
+    attribute = stream.attributes[aggregate.attribute].type
+    if aggregate.function == "count":
+        return "long"
+    if aggregate.function == "sum":
+        scale = re.fullmatch(r"decimal\(\d+,\s*(\d+)\)", attribute)
+        return f"decimal(38,{scale.group(1) if scale else 0})"
+    return attribute
+
+
+def column_names(stream: Stream, table: str) -> list[str]:
+    """The names of a table's columns, in order."""
+    return [column.name for column in columns(stream, table)]
+
+
+def raw_schema(stream: Stream) -> spark_types.StructType:
+    """The Spark schema of `raw_events`, which sources must return."""
+    return spark_schema(columns(stream, RAW_EVENTS))
+
+
+def spark_schema(table_columns: tuple[Column, ...]) -> spark_types.StructType:
+    """The Spark schema of some columns."""
+    schema = spark_types.StructType()
+    for column in table_columns:
+        schema.add(column.name, column.type if isinstance(column.type, str) else spark_schema(column.type))
+    return schema
+
+
+def iceberg_schema(table_columns: tuple[Column, ...]) -> Schema:
+    """The Iceberg schema of some columns, with field ids in their order."""
+    return Schema(*_iceberg_fields(table_columns, iter(range(1, 10_000))))
+
+
+def _iceberg_fields(table_columns: tuple[Column, ...], ids: Iterator[int]) -> list[NestedField]:
+    return [
+        NestedField(next(ids), column.name, _iceberg_type(column.type, ids), required=False) for column in table_columns
+    ]
+
+
+def _iceberg_type(column_type: str | tuple[Column, ...], ids: Iterator[int]) -> IcebergType:
+    if not isinstance(column_type, str):
+        return StructType(*_iceberg_fields(column_type, ids))
+    if column_type.startswith("decimal"):
+        precision, scale = map(int, re.findall(r"\d+", column_type))
+        return DecimalType(precision, scale)
+    return _ICEBERG_TYPES[column_type]
+
+
+_ICEBERG_TYPES: dict[str, IcebergType] = {
+    "string": StringType(),
+    "long": LongType(),
+    "integer": IntegerType(),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+    "timestamp": TimestamptzType(),
+    "date": DateType(),
+    "binary": BinaryType(),
+}

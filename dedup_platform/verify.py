@@ -1,0 +1,77 @@
+"""Recomputes everything from raw and compares it with the tables row for row (rules 1, 2, 5 and 7)."""
+
+from collections.abc import Iterator
+
+from pyspark.sql import DataFrame, functions as F
+
+from dedup_platform.lakehouse import Lakehouse
+from dedup_platform.ledger import Ledger
+from dedup_platform.stages.deduplicated import deduplicate
+from dedup_platform.stages.fragments import fragment
+from dedup_platform.stages.sessions import stitch
+from dedup_platform.stream import Stream
+from dedup_platform.tables import (
+    COORDINATES,
+    DEDUPLICATED_EVENTS,
+    DUPLICATE_EVENTS,
+    RAW_EVENTS,
+    SESSION_FRAGMENTS,
+    SESSIONS,
+    column_names,
+)
+
+SHOWN = 5
+"""How many differing rows of a table are shown."""
+
+
+def differences(lake: Lakehouse, ledger: Ledger, stream: Stream) -> list[str]:
+    """What is wrong, a line each; empty if the tables are what a full recomputation gives.
+
+    Nothing is written. All tables are read as they are when the check begins.
+    """
+    heads = ledger.sync(stream.name)
+    if not heads:
+        return []
+    tables = {
+        name: lake.read(stream, name, lake.current(stream, name) if name == DUPLICATE_EVENTS else head.snapshot_id)
+        for name, head in heads.items()
+    }
+    records = tables[RAW_EVENTS].where("rejection_reason is null")
+    expected = deduplicate(records, stream)
+    fragments = fragment(expected.events, stream).persist()
+    try:
+        return [
+            *_raw_problems(tables[RAW_EVENTS], ledger.records_read(stream.name)),
+            *_compare(stream, DUPLICATE_EVENTS, tables[DUPLICATE_EVENTS], expected.duplicates),
+            *_compare(stream, DEDUPLICATED_EVENTS, tables[DEDUPLICATED_EVENTS], expected.events),
+            *_compare(stream, SESSION_FRAGMENTS, tables[SESSION_FRAGMENTS], fragments),
+            *_compare(stream, SESSIONS, tables[SESSIONS], stitch(fragments, stream)),
+            *_repeated_ids(tables[SESSIONS]),
+        ]
+    finally:
+        fragments.unpersist()
+
+
+def _raw_problems(raw: DataFrame, records_read: int) -> Iterator[str]:
+    rows = raw.count()
+    if rows != records_read:
+        yield f"{RAW_EVENTS}: {rows} rows, but {records_read} records were read"
+    for row in raw.groupBy(*COORDINATES).count().where("count > 1").limit(SHOWN).collect():
+        yield f"{RAW_EVENTS}: {row['count']} rows of the record {tuple(row[name] for name in COORDINATES)}"
+
+
+def _repeated_ids(sessions: DataFrame) -> Iterator[str]:
+    for row in sessions.groupBy("session_id").count().where("count > 1").limit(SHOWN).collect():
+        yield f"{SESSIONS}: {row['count']} rows with the session_id {row.session_id}"
+
+
+def _compare(stream: Stream, name: str, found: DataFrame, expected: DataFrame) -> Iterator[str]:
+    """Rows on one side only, each as often as it is too many or missing."""
+    names = column_names(stream, name)
+    sides = found.select(*names, F.lit(1).alias("side")).unionByName(expected.select(*names, F.lit(-1).alias("side")))
+    # Identical rows cancel, and a repeated row does not.
+    unequal = sides.groupBy(*names).agg(F.sum("side").alias("surplus")).where("surplus != 0")
+    for row in unequal.limit(SHOWN).collect():
+        what = "should not be there" if row.surplus > 0 else "is missing"
+        values = ", ".join(f"{column}={row[column]}" for column in names if row[column] is not None)
+        yield f"{name}: {what}: {values}"
