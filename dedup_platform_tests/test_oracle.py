@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from dedup_platform.testing import Expected, Record, Rules, Session, identity_changes, lay_out, oracle, record, utc
+from dedup_platform.testing import Expected, IdentityChanges, Record, Rules, Session, identity_changes, lay_out, oracle, record, utc
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -265,7 +265,7 @@ def test_a_merge_keeps_the_id_that_arrived_first(kept: int) -> None:
     first, second = (each.identity for each in before.sessions)
     winner, loser = (first, second) if kept == 0 else (second, first)
     changes = identity_changes(before, after, RULES)
-    assert (changes.kept, changes.new, changes.retired) == ({winner}, frozenset(), {loser: winner})
+    assert changes == IdentityChanges(kept=frozenset({winner}), new=frozenset(), retired={loser: winner})
 
 
 def test_an_earlier_arrival_that_is_read_later_retires_an_id() -> None:

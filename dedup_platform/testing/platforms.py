@@ -1,0 +1,40 @@
+"""A platform for a test: its own lake and control database, an existing Spark session, a clock that stands still."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dedup_platform.settings import CATALOG, Settings
+from dedup_platform.spark import spark_conf
+from dedup_platform.stream import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dedup_platform.platform import Platform
+
+
+def temporary_platform(
+    home: Path, streams: Stream | Iterable[Stream], spark: "SparkSession", clock: Callable[[], datetime]
+) -> "Platform":
+    """A platform whose tables live in `home`, on the Spark application that runs already.
+
+    `spark` must be a session made with `spark_conf`; its own lake is not touched.
+    """
+    from dedup_platform.platform import Platform
+
+    settings = Settings(home=home)
+    settings.make_folders()
+    session = session_of(settings, spark)
+    named = {each.name: each for each in ([streams] if isinstance(streams, Stream) else streams)}
+    return Platform.open(settings, named, spark=lambda: session, clock=clock)
+
+
+def session_of(settings: Settings, spark: "SparkSession") -> "SparkSession":
+    """Another session of the same application whose catalog is that of these settings: catalogs belong to sessions."""
+    session = spark.newSession()
+    for name, value in spark_conf(settings).items():
+        if name.startswith(f"spark.sql.catalog.{CATALOG}"):
+            session.conf.set(name, value)
+    return session
