@@ -69,7 +69,7 @@ EventId = Annotated[
     Discriminator(
         _kind_by_key({"hash": "FieldHash", "fields": "FieldList", "field": "FieldId"}),
         custom_error_type="event_id",
-        custom_error_message='must be a field name, a list of field names, or {{hash: "*"}}',
+        custom_error_message='must be a field name, a list of field names, or {hash: "*"}',
     ),
     BeforeValidator(_event_id_spelling),
 ]
@@ -124,7 +124,7 @@ ArrivalTime = Annotated[
     Discriminator(
         _kind_by_key({"field": "TimeField", "file_name": "FileName", "file_modified": "FileModified"}),
         custom_error_type="arrival_time",
-        custom_error_message="must be a field, {{file_name: a regular expression}} or {{file_modified: true}}",
+        custom_error_message="must be a field, {file_name: a regular expression} or {file_modified: true}",
     ),
     BeforeValidator(_arrival_spelling),
 ]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from dedup_platform.stream.values import ColumnName, Count, Duration, FieldName, FieldNames, Part
+from dedup_platform.stream.values import ColumnName, Count, Duration, FieldName, FieldNames, Part, PositiveDuration
 
 __all__ = ["Aggregate", "Deduplicate", "Late", "Partitions", "Sessions"]
 
@@ -88,12 +88,11 @@ class Aggregate(Part):
     @model_validator(mode="before")
     @classmethod
     def _spelling(cls, value: Any) -> Any:
-        if not isinstance(value, dict) or value.keys() == {"function", "attribute"}:
+        if isinstance(value, Aggregate) or (isinstance(value, dict) and value.keys() == {"function", "attribute"}):
             return value
-        if len(value) != 1 or next(iter(value)) not in _FUNCTIONS:
-            raise ValueError(
-                f"must be one function and an attribute, like {{sum: amount}}; allowed: {', '.join(_FUNCTIONS)}"
-            )
+        if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in _FUNCTIONS:
+            allowed = ", ".join(_FUNCTIONS)
+            raise ValueError(f"must be one function and an attribute, like {{sum: amount}}; allowed: {allowed}")
         [(function, attribute)] = value.items()
         return {"function": function, "attribute": attribute}
 
@@ -101,7 +100,7 @@ class Aggregate(Part):
 class Sessions(Part):
     """A gap longer than `timeout` between two events of an entity ends a session."""
 
-    timeout: Annotated[Duration, Field(gt=timedelta(0))]
+    timeout: PositiveDuration
     aggregates: dict[ColumnName, Aggregate] = Field(default_factory=dict)
 
 
@@ -113,7 +112,7 @@ class Late(Part):
     max_delay: Duration = timedelta(minutes=15)
     min_rows: Annotated[Count, Field(ge=1)] = 1
     max_future: Duration = timedelta(minutes=10)
-    horizon: Annotated[Duration, Field(gt=timedelta(0))] | None = None
+    horizon: PositiveDuration | None = None
     max_partitions_per_run: Annotated[Count, Field(ge=1)] = 31
     max_runs_per_tick: Annotated[Count, Field(ge=1)] = 10
 

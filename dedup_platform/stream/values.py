@@ -21,6 +21,7 @@ __all__ = [
     "FieldName",
     "FieldNames",
     "Part",
+    "PositiveDuration",
     "Size",
     "StreamName",
     "TimeFormat",
@@ -132,7 +133,9 @@ def _attribute_type(value: str) -> str:
     decimal = decimal_of(name)
     if name in _SIMPLE_TYPES or (decimal and decimal[0] <= 38 and decimal[1] <= decimal[0]):
         return name
-    raise ValueError(f"is no type; allowed: {', '.join(_SIMPLE_TYPES)}, decimal(p,s) with s <= p <= 38")
+    # YAML ends a plain text inside { } at the comma.
+    hint = '; inside { } write it in quotes: "decimal(18,4)"' if re.fullmatch(r"decimal\([0-9]+", name) else ""
+    raise ValueError(f"is no type; allowed: {', '.join(_SIMPLE_TYPES)}, decimal(p,s) with s <= p <= 38{hint}")
 
 
 def _lower_case_name(value: str) -> str:
@@ -169,6 +172,12 @@ def _any_of(names: Any) -> str:
     return " or ".join(names)
 
 
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("must be longer than 0s")
+    return value
+
+
 def _duration_text(value: timedelta) -> str:
     milliseconds = value // timedelta(milliseconds=1)
     return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
@@ -177,6 +186,7 @@ def _duration_text(value: timedelta) -> str:
 Text = Annotated[str, Strict()]
 Count = Annotated[int, Strict()]
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(_duration_text, when_used="json")]
+PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
 TimeFormat = Annotated[Text, AfterValidator(_time_format)]
 TimezoneName = Annotated[Text, AfterValidator(_timezone)]
