@@ -1,0 +1,65 @@
+# `make` alone lists the targets. Each target sets up what it needs; nothing outside .venv and .dedup_platform is touched.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PORT ?= 3000
+
+# The first Python that is new enough and can make virtual environments. PYTHON=... chooses another.
+USABLE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	"$$python" -c '$(USABLE)' 2>/dev/null && echo "$$python" && break; done)
+
+export DEDUP_PLATFORM_HOME ?= $(CURDIR)/.dedup_platform
+export DAGSTER_HOME ?= $(DEDUP_PLATFORM_HOME)/dagster
+
+.PHONY: help setup java demo test lint dev bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## install into .venv what requirements.lock says (skipped when up to date)
+
+$(READY): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.13 with venv is needed (Debian: apt-get install python3 python3-venv)" >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $(READY)
+
+java:
+	@test -n "$${JAVA_HOME:-}" || command -v java >/dev/null || \
+		{ echo "Java 17 is needed (Debian: apt-get install openjdk-17-jre-headless)" >&2; exit 1; }
+
+demo: setup java ## generate a click stream with known truth, run it, repair a late file, compare
+	$(BIN)/dedup-platform demo
+
+test: setup java ## run every test
+	$(BIN)/python -m pytest
+
+lint: setup ## check style, formatting, types and the walls between the rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+dev: setup java ## open Dagster's UI on http://127.0.0.1:$(PORT), with the streams of DEDUP_PLATFORM_STREAMS
+	@mkdir -p "$(DAGSTER_HOME)"
+	@test -e "$(DAGSTER_HOME)/dagster.yaml" || cp dedup_platform/orchestration/dagster.yaml "$(DAGSTER_HOME)/"
+	exec $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
+
+bench: setup java ## measure speed and memory beside a naive script
+	$(BIN)/python -m benchmarks
+
+lock: setup ## renew requirements.lock from pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
+		--no-emit-index-url --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+
+clean: ## remove .venv and caches; data in .dedup_platform stays
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build *.egg-info
