@@ -1,4 +1,4 @@
-"""Reads what Iceberg itself records: tables, the snapshots of main, what each of them changed, and receipts. No Spark."""
+"""Reads what Iceberg itself records: tables, main's snapshots, what each of them changed, and receipts. No Spark."""
 
 import json
 from collections.abc import Iterator
@@ -54,11 +54,12 @@ class Catalog:
         return self._catalog
 
     def load(self, stream: str, table: str) -> Table | None:
-        """The table as it is now; None while it has not been created."""
+        """The table as it is now; None until it has been created with its first snapshot."""
         try:
-            return self.iceberg.load_table((stream, table))
+            found = self.iceberg.load_table((stream, table))
         except NoSuchTableError:
             return None
+        return found if found.current_snapshot() else None
 
     def write_receipt(self, stream: str, name: str, receipt: dict[str, Any]) -> None:
         """Write the immutable note that a commit's summary names; it must be there before the commit is published.
@@ -184,4 +185,5 @@ def _bound(table: Table, bounds: dict[int, bytes] | None) -> datetime | None:
     if not bounds or "arrival_time" not in schema.column_names:
         return None
     value = bounds.get(schema.find_field("arrival_time").field_id)
-    return EPOCH + timedelta(microseconds=from_bytes(TimestamptzType(), value)) if value else None
+    # An Iceberg timestamp is a number of microseconds.
+    return EPOCH + timedelta(microseconds=int(from_bytes(TimestamptzType(), value))) if value else None

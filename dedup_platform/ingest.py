@@ -136,7 +136,7 @@ class Ingest:
         except Exception:
             self.lake.discard(staged)
             raise
-        receipt = {"files": [_position(file, generation, records) for file, generation in files]}
+        receipt: dict[str, object] = {"files": [_position(file, generation, records) for file, generation in files]}
         self._write_receipt(stream, head, name, receipt)
         self.lake.publish(staged)
         return self._commit(stream, staged, len(files), started)

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from pyiceberg.table.update import (
     RemoveSnapshotRefUpdate,
     SetSnapshotRefUpdate,
 )
-from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform
+from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, Transform
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
@@ -124,17 +125,21 @@ class Lakehouse:
     def _create_table(self, stream: Stream, table: str, buckets: int) -> None:
         schema = tables.iceberg_schema(tables.columns(stream, table))
         time_field = schema.find_field(tables.PARTITION_TIME[table]).field_id
-        grain = DayTransform() if stream.partitions.granularity == "day" else HourTransform()
+        grain: Transform[Any, Any] = DayTransform() if stream.partitions.granularity == "day" else HourTransform()
         entity = schema.find_field("entity_id").field_id
         spec = PartitionSpec(
             PartitionField(time_field, 1000, grain, f"{tables.PARTITION_TIME[table]}_{stream.partitions.granularity}"),
             PartitionField(entity, 1001, BucketTransform(buckets), "entity_id_bucket"),
         )
         measured = {f"write.metadata.metrics.column.{name}": "full" for name in tables.MEASURED[table]}
+        place = (stream.name, table)
         with suppress(TableAlreadyExistsError):
-            created = self.catalog.iceberg.create_table(
-                (stream.name, table), schema, partition_spec=spec, properties=tables.PROPERTIES | measured
+            self.catalog.iceberg.create_table(
+                place, schema, partition_spec=spec, properties=tables.PROPERTIES | measured
             )
+        # Its own step, for whoever died between the two: every compare-and-set needs a snapshot to start from.
+        if self.catalog.load(*place) is None:
+            created = self._load(*place)
             created.append(_no_rows(created))
 
     # Reading
@@ -227,12 +232,13 @@ class Lakehouse:
         with suppress(CommitFailedException, ValueError):
             self._load(staged.stream, staged.table).manage_snapshots().remove_branch(staged.branch).commit()
 
-    def discard_abandoned(self, stream: Stream, older_than: datetime) -> None:
-        """Forget the branches of writers that must have died, because they started before this time."""
+    def discard_abandoned(self, stream: Stream, older_than: timedelta = timedelta(days=1)) -> None:
+        """Forget the branches of writers that must have died, because they started that long ago."""
+        before = datetime.now(UTC) - older_than
         for name in tables.ALL:
             table = self.catalog.load(stream.name, name)
             for branch in list(table.refs()) if table else ():
-                if table and branch.startswith(STAGING) and _started(branch) < older_than:
+                if table and branch.startswith(STAGING) and _started(branch) < before:
                     with suppress(CommitFailedException, ValueError):
                         table.manage_snapshots().remove_branch(branch).commit()
                         table = self._load(stream.name, name)
@@ -264,7 +270,8 @@ class Lakehouse:
     def _staged(self, stream: Stream, table: str, branch: str, base: int) -> Staged:
         written = self._load(stream.name, table)
         snapshot = written.snapshot_by_name(branch)
-        assert snapshot is not None and snapshot.parent_snapshot_id == base
+        assert snapshot is not None, f"{table}: the branch {branch} is gone"
+        assert snapshot.parent_snapshot_id == base, f"{table}: a write to the branch {branch} made no snapshot"
         return Staged(stream.name, table, branch, base, snapshot.snapshot_id, tuple(changes(written, snapshot)))
 
     @_patiently
@@ -283,13 +290,18 @@ class Lakehouse:
                 AssertRefSnapshotId(ref=staged.branch, snapshot_id=staged.snapshot_id),
             ),
             (
-                SetSnapshotRefUpdate(ref_name="main", type=SnapshotRefType.BRANCH, snapshot_id=staged.snapshot_id),
+                _main_at(staged.snapshot_id),
                 RemoveSnapshotRefUpdate(ref_name=staged.branch),
             ),
         )
 
     def _load(self, stream: str, table: str) -> Table:
         return self.catalog.iceberg.load_table((stream, table))
+
+
+def _main_at(snapshot_id: int) -> SetSnapshotRefUpdate:
+    reference = {"ref-name": "main", "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot_id}
+    return SetSnapshotRefUpdate.model_validate(reference)
 
 
 def _prefixed(properties: Mapping[str, str]) -> dict[str, str]:

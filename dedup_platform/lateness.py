@@ -1,6 +1,7 @@
 """Which cells are stale, why, and which runs repair them. Pure: facts + policy + now -> plan.
 
-Source of the rules: stale = wanted - built. It asks what is stale now, so a lost tick or a crashed run heals at the next.
+Stale is what is wanted less what is built. It is asked anew each time, so a lost tick or a crashed run heals at the
+next.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -26,8 +26,6 @@ _again = retry(
     wait=wait_random_exponential(0.2, 5),
     reraise=True,
 )
-ABANDONED_AFTER = timedelta(days=1)
-"""A staged branch that is older was left by a writer that died."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def utc_now() -> datetime:
 
 
 class Platform:
-    """The streams of one deployment and everything that can be done with them. Cheap to open: Spark starts when needed."""
+    """The streams of one deployment and all that can be done with them. Cheap to open: Spark starts when needed."""
 
     def __init__(
         self,
@@ -108,7 +106,7 @@ class Platform:
         return _again(self._ingest.accept)(self._prepare(stream), list(paths), self.clock())
 
     def plan(self, stream: str) -> list[TablePlan]:
-        """What is stale in each derived table, and the runs that the policy asks for now. Runs nothing, needs no Spark."""
+        """What is stale in each derived table and the runs that the policy asks for. Runs nothing, needs no Spark."""
         definition = self.stream(stream)
         self.lake.check(definition)
         if not self.ledger.sync(stream):
@@ -184,7 +182,7 @@ class Platform:
     def _prepare(self, stream: str) -> Stream:
         definition = self.stream(stream)
         self.lake.evolve(definition)
-        self.lake.discard_abandoned(definition, self.clock() - ABANDONED_AFTER)
+        self.lake.discard_abandoned(definition)
         return definition
 
     def _plan(self, stream: Stream, table: str) -> TablePlan:

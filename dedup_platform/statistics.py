@@ -20,20 +20,22 @@ def of_partitions(
 ) -> Numbers:
     """Ordinal -> numbers of the whole partition as it is now, and of what these commits wrote into it.
 
-    `conflicts`, `late_rows` and `longest_lateness_seconds` speak of the checked cells only: they are read from the rows.
+    `conflicts`, `late_rows` and `longest_lateness_seconds` speak of the checked cells only: the rows tell them.
     """
     cells = frozenset(checked)
     numbers: Numbers = {partition: defaultdict(float) for partition in sorted({cell.partition for cell in cells})}
-    for cell, size in ledger.sizes(stream.name, table).items():
+    sizes = {table: ledger.sizes(stream.name, table)}
+    if table == DEDUPLICATED_EVENTS:
+        sizes[DUPLICATE_EVENTS] = ledger.sizes(stream.name, DUPLICATE_EVENTS)
+        _add_verdicts(numbers, lake, ledger, stream, cells)
+    for name, by_cell in sizes.items():
+        for cell, size in by_cell.items():
+            if cell.partition in numbers:
+                numbers[cell.partition]["duplicates" if name == DUPLICATE_EVENTS else "rows"] += size.rows
+    for cell in set().union(*sizes.values()):
         if cell.partition in numbers:
-            numbers[cell.partition]["rows"] += size.rows
             numbers[cell.partition]["cells_total"] += 1
     _add_written(numbers, written)
-    if table == DEDUPLICATED_EVENTS:
-        for cell, size in ledger.sizes(stream.name, DUPLICATE_EVENTS).items():
-            if cell.partition in numbers:
-                numbers[cell.partition]["duplicates"] += size.rows
-        _add_verdicts(numbers, lake, ledger, stream, cells)
     return {partition: dict(values) for partition, values in numbers.items()}
 
 

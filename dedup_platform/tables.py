@@ -1,4 +1,4 @@
-"""The tables of a stream: names, columns, partition fields and properties. Data only; `lakehouse` creates and writes them."""
+"""The tables of a stream: names, columns, partition times and properties. Data only; `lakehouse` writes them."""
 
 import re
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ PROPERTIES = {
     "write.distribution-mode": "hash",
     "write.spark.fanout.enabled": "false",
     "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
+    "write.metadata.previous-versions-max": "100",
     "write.metadata.metrics.default": "none",
     "commit.retry.num-retries": "10",
     "history.expire.max-snapshot-age-ms": str(365 * 86_400_000),

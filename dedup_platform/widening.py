@@ -33,7 +33,7 @@ def grown(cells: Iterable[Cell], around: int) -> Cells:
 
 
 def with_linked(lake: Lakehouse, stream: Stream, raw_snapshot: int, facts: Facts, cells: Cells) -> Cells:
-    """These cells and those that share a key with them within the window, if the news of either can matter to the other.
+    """These cells and those that share a key with them within the window, if news of the one matter to the other.
 
     Manifests tell which neighbours can matter at all; only if there are any is the data asked.
     """

@@ -1,1 +1,1 @@
-"""The rules as pure Spark stages: DataFrame in, DataFrame out. Nothing here reads or writes a table or knows who calls it."""
+"""The rules as pure Spark stages: DataFrame in, DataFrame out. No stage reads or writes a table."""

@@ -1,0 +1,10 @@
+"""The fold of the tables' snapshot logs into small SQL tables: what changed, what was built from what, what was read.
+
+Everything here is a copy of what Iceberg records, folded one snapshot at a time and exactly once; deleting the database
+loses nothing. The fold is the only way in, so there is nothing to keep in step with it.
+"""
+
+from dedup_platform.ledger.facts import CellSize, Head, ReadFile
+from dedup_platform.ledger.ledger import Ledger
+
+__all__ = ["CellSize", "Head", "Ledger", "ReadFile"]

@@ -1,0 +1,162 @@
+"""One step of the fold: gather what snapshots and receipts say, then write it in one transaction."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from dedup_platform import tables
+from dedup_platform.catalog import FileChange
+from dedup_platform.lateness import NO_ENTITY, Cell
+from dedup_platform.ledger.facts import micros
+from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, CHANGES, CONSUMER, FILES, of
+
+
+@dataclass
+class Size:
+    """How snapshots changed what a cell holds."""
+
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    arrival_max: int | None = None
+
+
+@dataclass
+class News:
+    """What one snapshot brought to one cell."""
+
+    committed_at: int
+    rows_added: int = 0
+    arrival_min: int | None = None
+
+
+@dataclass
+class Fold:
+    """The facts of some snapshots of one table, gathered before they are written."""
+
+    sizes: dict[Cell, Size] = field(default_factory=dict)
+    news: dict[tuple[Cell, int], News] = field(default_factory=dict)
+    receipts: list[dict[str, Any]] = field(default_factory=list)
+    newest_receipt: str | None = None
+    complete: bool = True
+
+    def add(self, change: FileChange, sequence: int, at: datetime) -> None:
+        """Take in one data file that a snapshot added or took away."""
+        if change.cell is None:
+            return
+        size = self.sizes.setdefault(change.cell, Size())
+        size.rows += change.sign * change.rows
+        size.files += change.sign
+        size.bytes += change.sign * change.bytes
+        size.arrival_max = _latest(size.arrival_max, micros(change.arrival_max))
+        news = self.news.setdefault((change.cell, sequence), News(micros(at) or 0))
+        if change.sign > 0:
+            news.rows_added += change.rows
+            news.arrival_min = _earliest(news.arrival_min, micros(change.arrival_min))
+
+    def write(self, connection: sa.Connection, stream: str, name: str) -> None:
+        """Add everything to the SQL tables."""
+        self._write_sizes(connection, stream, name)
+        if name in CONSUMER:
+            self._write_news(connection, stream, name)
+        for receipt in self.receipts:
+            if name == tables.RAW_EVENTS:
+                _write_positions(connection, stream, receipt)
+            elif name in tables.INPUT_OF:
+                _write_built(connection, stream, name, receipt)
+
+    def _write_sizes(self, connection: sa.Connection, stream: str, name: str) -> None:
+        known = _read_sizes(connection, stream, name, self.sizes)
+        rows = []
+        for cell, size in self.sizes.items():
+            old = known.get(cell, Size())
+            if old.files + size.files:
+                values = {
+                    "rows": old.rows + size.rows,
+                    "files": old.files + size.files,
+                    "bytes": old.bytes + size.bytes,
+                    "arrival_max": _latest(old.arrival_max, size.arrival_max),
+                }
+                rows.append(_place(stream, name, cell) | values)
+        _delete_cells(connection, CELLS, stream, name, known)
+        if rows:
+            connection.execute(sa.insert(CELLS), rows)
+
+    def _write_news(self, connection: sa.Connection, stream: str, name: str) -> None:
+        # Events without an entity are in no session, so nothing is built from their cells of deduplicated events.
+        rows = [
+            _place(stream, name, cell) | {"sequence": sequence} | vars(news)
+            for (cell, sequence), news in self.news.items()
+            if cell.bucket != NO_ENTITY or name == tables.RAW_EVENTS
+        ]
+        if rows:
+            connection.execute(sa.insert(CHANGES), rows)
+
+
+def prune(connection: sa.Connection, stream: str) -> None:
+    """Take out the changes that whatever is built from them has seen."""
+    for source, consumer in CONSUMER.items():
+        seen = sa.exists().where(
+            of(BUILT, stream, consumer),
+            BUILT.c.partition == CHANGES.c.partition,
+            BUILT.c.bucket == CHANGES.c.bucket,
+            BUILT.c.input_sequence >= CHANGES.c.sequence,
+        )
+        connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, source), seen))
+
+
+def _read_sizes(connection: sa.Connection, stream: str, name: str, cells: Iterable[Cell]) -> dict[Cell, Size]:
+    wanted = set(cells)
+    if not wanted:
+        return {}
+    partitions = [cell.partition for cell in wanted]
+    query = sa.select(*CELLS.c["partition", "bucket", "rows", "files", "bytes", "arrival_max"]).where(
+        of(CELLS, stream, name), CELLS.c.partition.between(min(partitions), max(partitions))
+    )
+    rows = {Cell(row[0], row[1]): Size(*row[2:]) for row in connection.execute(query)}
+    return {cell: size for cell, size in rows.items() if cell in wanted}
+
+
+def _write_built(connection: sa.Connection, stream: str, name: str, receipt: Mapping[str, Any]) -> None:
+    cells = [Cell(*cell) for cell in receipt["checked"]]
+    built = {
+        "input_sequence": receipt["built_from"][tables.INPUT_OF[name]]["sequence"],
+        "fingerprint": receipt["fingerprint"],
+    }
+    _delete_cells(connection, BUILT, stream, name, cells)
+    if cells:
+        connection.execute(sa.insert(BUILT), [_place(stream, name, cell) | built for cell in cells])
+
+
+def _write_positions(connection: sa.Connection, stream: str, receipt: Mapping[str, Any]) -> None:
+    for table, rows in ((FILES, receipt.get("files", ())), (ACCEPTED, receipt.get("accepted", ()))):
+        keys = [column.name for column in table.primary_key]
+        for row in rows:
+            values = {"stream": stream, **row}
+            connection.execute(sa.delete(table).where(*(table.c[key] == values[key] for key in keys)))
+            connection.execute(sa.insert(table).values(values))
+
+
+def _delete_cells(connection: sa.Connection, table: sa.Table, stream: str, name: str, cells: Iterable[Cell]) -> None:
+    statement = sa.delete(table).where(
+        of(table, stream, name),
+        table.c.partition == sa.bindparam("cell_partition"),
+        table.c.bucket == sa.bindparam("cell_bucket"),
+    )
+    if rows := [{"cell_partition": cell.partition, "cell_bucket": cell.bucket} for cell in cells]:
+        connection.execute(statement, rows)
+
+
+def _place(stream: str, name: str, cell: Cell) -> dict[str, Any]:
+    return {"stream": stream, "table": name, "partition": cell.partition, "bucket": cell.bucket}
+
+
+def _latest(one: int | None, other: int | None) -> int | None:
+    return max((value for value in (one, other) if value is not None), default=None)
+
+
+def _earliest(one: int | None, other: int | None) -> int | None:
+    return min((value for value in (one, other) if value is not None), default=None)

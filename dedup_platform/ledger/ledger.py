@@ -1,0 +1,171 @@
+"""The ledger itself: `sync` folds the tables' snapshots, everything else reads."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from dedup_platform import tables
+from dedup_platform.catalog import Catalog, FileChange, changes, committed_at, head, live, since, summary
+from dedup_platform.lateness import Cell, Facts, reach
+from dedup_platform.ledger.facts import CellSize, Head, ReadFile, read_arrivals, read_changes, read_heads
+from dedup_platform.ledger.fold import Fold, prune
+from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, FILES, HEADS, METADATA, of, open_database
+from dedup_platform.settings import Settings
+from dedup_platform.stream import Stream
+
+
+class Ledger:
+    """The control database. `sync` folds; everything else reads."""
+
+    def __init__(self, settings: Settings, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._settings = settings
+        self._engine: sa.Engine | None = None
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The database, with its tables created at first use."""
+        if self._engine is None:
+            self._settings.make_folders()
+            self._engine = open_database(self._settings.control_uri)
+        return self._engine
+
+    # Folding
+
+    def sync(self, stream: str) -> dict[str, Head]:
+        """Fold every snapshot of main that is not folded yet; returns the head of each table, none if none exist.
+
+        A table's head is read before that of its input, so a build that starts from these heads never pairs a newer
+        target with an older input. If a folded snapshot is no longer an ancestor of main, the stream is folded anew.
+        """
+        with self.engine.begin() as connection:
+            # Loaded under the database's lock: another process cannot fold further than what is seen here.
+            loaded = {name: table for name in reversed(tables.ALL) if (table := self.catalog.load(stream, name))}
+            if len(loaded) < len(tables.ALL):
+                return {}
+            heads = read_heads(connection, stream)
+            if any(not _connected(table, heads.get(name)) for name, table in loaded.items()):
+                _forget(connection, stream)
+                heads = {}
+            for name, table in loaded.items():
+                self._fold(connection, stream, name, table, heads.get(name))
+            prune(connection, stream)
+            return {name: folded for name, (_, folded) in read_heads(connection, stream).items()}
+
+    def _fold(
+        self, connection: sa.Connection, stream: str, name: str, table: Table, known: tuple[str, Head] | None
+    ) -> None:
+        last = known[1] if known else None
+        snapshots, _ = since(table, last.snapshot_id if last else None)
+        if not snapshots:
+            return
+        fold = Fold(newest_receipt=last.receipt if last else None, complete=last.complete if last else True)
+        if last is None and snapshots[0].parent_snapshot_id is not None:
+            self._add_lost_history(fold, stream, table, snapshots.pop(0))
+        for snapshot in snapshots:
+            self._add_snapshot(fold, stream, table, snapshot)
+        fold.write(connection, stream, name)
+        newest = head(table)
+        connection.execute(sa.delete(HEADS).where(of(HEADS, stream, name)))
+        connection.execute(
+            sa.insert(HEADS).values(
+                stream=stream,
+                table=name,
+                uuid=str(table.metadata.table_uuid),
+                snapshot_id=newest.snapshot_id,
+                sequence=newest.sequence_number,
+                receipt=fold.newest_receipt,
+                complete=fold.complete,
+            )
+        )
+
+    def _add_snapshot(self, fold: Fold, stream: str, table: Table, snapshot: Snapshot) -> None:
+        sequence = snapshot.sequence_number or 0
+        for change in changes(table, snapshot):
+            fold.add(change, sequence, committed_at(snapshot))
+        if name := summary(snapshot, "receipt"):
+            fold.newest_receipt = name
+            self._add_receipt(fold, stream, name)
+
+    def _add_receipt(self, fold: Fold, stream: str, name: str) -> dict[str, Any]:
+        receipt = self.catalog.read_receipt(stream, name)
+        fold.complete &= receipt is not None
+        if receipt is not None:
+            fold.receipts.append(receipt)
+            # Positions that were derived from raw hold all that lost receipts before them held.
+            fold.complete |= bool(receipt.get("derived"))
+        return receipt or {}
+
+    def _add_lost_history(self, fold: Fold, stream: str, table: Table, oldest: Snapshot) -> None:
+        """Facts of snapshots that were expired: their live files, and the chain of receipts that outlives them."""
+        for change in live(table, oldest):
+            fold.add(change, change.sequence, committed_at(oldest))
+        name = fold.newest_receipt = summary(oldest, "receipt")
+        checked: set[Cell] = set()
+        while name:
+            receipt = self._add_receipt(fold, stream, name)
+            checked |= {Cell(*cell) for cell in receipt.get("rewritten", ())}
+            name = receipt.get("previous")
+        fold.receipts.reverse()
+        # A cell that was emptied has no file left to tell when: take it for newer than anything built from it.
+        for cell in checked - fold.sizes.keys():
+            gone = FileChange(cell, -1, 0, 0, None, None, oldest.sequence_number or 0)
+            fold.add(gone, gone.sequence, committed_at(oldest))
+
+    # Reading
+
+    def facts(self, stream: Stream, table: str, fingerprint: str) -> Facts:
+        """What a plan of this derived table needs to know."""
+        deduplicates = table == tables.DEDUPLICATED_EVENTS
+        around = reach(stream.deduplicate.window, stream.partitions.length) if deduplicates else 0
+        with self.engine.connect() as connection:
+            pending = {change.cell: change for change in read_changes(connection, stream.name, tables.INPUT_OF[table])}
+            outdated = connection.execute(
+                sa.select(BUILT.c.partition, BUILT.c.bucket).where(
+                    of(BUILT, stream.name, table), BUILT.c.fingerprint != fingerprint
+                )
+            )
+            return Facts(
+                stream=stream.name,
+                table=table,
+                changes=pending,
+                outdated=frozenset(Cell(*row) for row in outdated),
+                fingerprint=fingerprint,
+                arrival_max=read_arrivals(connection, stream.name, pending, around) if around else {},
+            )
+
+    def sizes(self, stream: str, table: str) -> dict[Cell, CellSize]:
+        """What the table holds now, cell by cell. Rejected records are in no cell."""
+        query = sa.select(*CELLS.c["partition", "bucket", "rows", "files", "bytes"]).where(of(CELLS, stream, table))
+        with self.engine.connect() as connection:
+            return {Cell(row[0], row[1]): CellSize(*row[2:]) for row in connection.execute(query)}
+
+    def files(self, stream: str) -> dict[str, ReadFile]:
+        """The newest generation of every file that was read, by path."""
+        query = sa.select(*FILES.c["path", "generation", "size", "etag", "records"]).where(FILES.c.stream == stream)
+        with self.engine.connect() as connection:
+            rows = connection.execute(query.order_by(FILES.c.generation))
+            return {row[0]: ReadFile(*row) for row in rows}
+
+    def records_read(self, stream: str) -> int:
+        """How many records all generations of all files held."""
+        query = sa.select(sa.func.coalesce(sa.func.sum(FILES.c.records), 0)).where(FILES.c.stream == stream)
+        with self.engine.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def accepted(self, stream: str) -> set[tuple[str, str]]:
+        """Changed files that people accepted: path and etag."""
+        query = sa.select(ACCEPTED.c.path, ACCEPTED.c.etag).where(ACCEPTED.c.stream == stream)
+        with self.engine.connect() as connection:
+            return {(row[0], row[1]) for row in connection.execute(query)}
+
+
+def _connected(table: Table, known: tuple[str, Head] | None) -> bool:
+    return known is not None and known[0] == str(table.metadata.table_uuid) and since(table, known[1].snapshot_id)[1]
+
+
+def _forget(connection: sa.Connection, stream: str) -> None:
+    for table in METADATA.sorted_tables:
+        connection.execute(sa.delete(table).where(table.c.stream == stream))
