@@ -21,8 +21,11 @@ GRACE = timedelta(hours=1)
 RULES = Rules(window=timedelta(days=1), timeout=timedelta(minutes=30), aggregates={"landing_page": ("first", "page")})
 
 
-def small(folder: Path) -> Truth:
-    return generate(folder, seed=1, events=6_000, today=TODAY)
+SEEDS = pytest.mark.parametrize("seed", range(1, 9))
+
+
+def small(folder: Path, seed: int = 1) -> Truth:
+    return generate(folder, seed, events=6_000, today=TODAY)
 
 
 def read(folder: Path, truth: Truth) -> tuple[list[Record], Counter[str]]:
@@ -90,8 +93,9 @@ def found_by_oracle(folder: Path, truth: Truth) -> tuple[Found, Expected]:
     return found, expected
 
 
-def test_labels_are_what_the_oracle_finds_in_the_files(tmp_path: Path) -> None:
-    truth = small(tmp_path)
+@SEEDS
+def test_labels_are_what_the_oracle_finds_in_the_files(tmp_path: Path, seed: int) -> None:
+    truth = small(tmp_path, seed)
     wrong = [line for line in score(found_by_oracle(tmp_path, truth)[0], truth) if not line.right]
     assert wrong == []
 
@@ -157,8 +161,9 @@ def test_too_few_days_for_a_late_file_are_refused(tmp_path: Path) -> None:
         generate(tmp_path, days=4)
 
 
-def test_late_file_does_what_its_truth_says(tmp_path: Path) -> None:
-    truth = small(tmp_path)
+@SEEDS
+def test_late_file_does_what_its_truth_says(tmp_path: Path, seed: int) -> None:
+    truth = small(tmp_path, seed)
     before, old = found_by_oracle(tmp_path, truth)
     truth = late_file(tmp_path, truth)
     after, new = found_by_oracle(tmp_path, truth)

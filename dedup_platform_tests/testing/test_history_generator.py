@@ -1,7 +1,7 @@
 """Random histories hold every situation that they promise, so that whoever passes them has met it."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -32,8 +32,9 @@ class Seen:
         self.names.update(name for name, happened in seen.items() if happened)
 
     def in_records(self, records: list[Record]) -> None:
-        arrivals = Counter((each.entity_id, each.arrival_time) for each in records)
-        lines = Counter((each.entity_id, each.event_id, each.event_time, each.arrival_time) for each in records)
+        events = {(each.entity_id, each.event_id, each.arrival_time) for each in records}
+        arrivals = Counter((entity_id, arrival) for entity_id, _, arrival in events)
+        lines = Counter(repr(replace(each, source="", source_offset=0)) for each in records)
         self.note(
             equal_arrivals=max(arrivals.values()) > 1,
             same_line_twice=max(lines.values()) > 1,
