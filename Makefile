@@ -18,6 +18,9 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 export DEDUP_PLATFORM_HOME ?= $(CURDIR)/.dedup_platform
 export DAGSTER_HOME ?= $(DEDUP_PLATFORM_HOME)/dagster
 
+# Others ask for these with an extra, and pip before 23.3 finds their pin only where it is spelled with it.
+PINS_WITH_EXTRAS := gql[requests] uvicorn[standard]
+
 .PHONY: help setup java demo test lint dev bench lock clean
 
 help: ## list the targets
@@ -48,7 +51,7 @@ lint: setup ## check style, formatting, types and the walls between the rooms
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-dev: setup java ## open Dagster's UI on http://127.0.0.1:$(PORT), with the streams of DEDUP_PLATFORM_STREAMS
+dev: setup java ## open Dagster's UI with the streams of DEDUP_PLATFORM_STREAMS
 	@mkdir -p "$(DAGSTER_HOME)"
 	@test -e "$(DAGSTER_HOME)/dagster.yaml" || cp dedup_platform/orchestration/dagster.yaml "$(DAGSTER_HOME)/"
 	exec $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
@@ -60,6 +63,8 @@ lock: setup ## renew requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
 		--no-emit-index-url --custom-compile-command "make lock" pyproject.toml -o requirements.lock
+	@for pin in $(PINS_WITH_EXTRAS); do sed -n "/^$${pin%%[*}==/,/^    # via/p" requirements.lock | \
+		sed -e '/^    # via/d' -e "s/^$${pin%%[*}==/$${pin%%]*}]==/"; done >> requirements.lock
 
 clean: ## remove .venv and caches; data in .dedup_platform stays
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build *.egg-info
