@@ -15,8 +15,9 @@ USABLE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info 
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	"$$python" -c '$(USABLE)' 2>/dev/null && echo "$$python" && break; done)
 
-export DEDUP_PLATFORM_HOME ?= $(CURDIR)/.dedup_platform
-export DAGSTER_HOME ?= $(DEDUP_PLATFORM_HOME)/dagster
+# Not for tests, which make homes of their own.
+dev: export DEDUP_PLATFORM_HOME ?= $(CURDIR)/.dedup_platform
+dev: export DAGSTER_HOME ?= $(DEDUP_PLATFORM_HOME)/dagster
 
 # Others ask for these with an extra, and pip before 23.3 finds their pin only where it is spelled with it.
 PINS_WITH_EXTRAS := gql[requests] uvicorn[standard]
@@ -51,9 +52,9 @@ lint: setup ## check style, formatting, types and the walls between the rooms
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-dev: setup java ## open Dagster's UI with the streams of DEDUP_PLATFORM_STREAMS
-	@mkdir -p "$(DAGSTER_HOME)"
-	@test -e "$(DAGSTER_HOME)/dagster.yaml" || cp dedup_platform/orchestration/dagster.yaml "$(DAGSTER_HOME)/"
+dev: setup java ## open Dagster's UI (port 3000) for DEDUP_PLATFORM_STREAMS
+	@mkdir -p "$$DAGSTER_HOME"
+	@test -e "$$DAGSTER_HOME/dagster.yaml" || cp dedup_platform/orchestration/dagster.yaml "$$DAGSTER_HOME/"
 	exec $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
 
 bench: setup java ## measure speed and memory beside a naive script

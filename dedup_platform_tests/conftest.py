@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from dedup_platform.settings import Settings
+from dedup_platform.settings import ENV_PREFIX, Settings
 from dedup_platform.spark import spark_session
 
 PROJECT = Path(__file__).parent.parent
 NO_DATA = "test data is absent: "
+TEST_DATA = f"{ENV_PREFIX}TEST_DATA"
+
+
+def pytest_configure() -> None:
+    """Forget the deployment of whoever runs the tests: they make their own, in temporary folders."""
+    for name in list(os.environ):
+        if (name.startswith(ENV_PREFIX) and name != TEST_DATA) or name == "DAGSTER_HOME":
+            del os.environ[name]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -39,7 +47,7 @@ def cases() -> Path:
 
 
 def _folder_of_data(name: str) -> Path:
-    data = Path(os.environ.get("DEDUP_PLATFORM_TEST_DATA") or PROJECT.parent / "shared" / "data")
+    data = Path(os.environ.get(TEST_DATA) or PROJECT.parent / "shared" / "data")
     folder = data.parent / name if name != "data" else data
     if not folder.is_dir():
         pytest.skip(f"{NO_DATA}no folder {folder}")

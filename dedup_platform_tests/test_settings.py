@@ -1,6 +1,5 @@
 """The deployment's settings, and the Spark and PyIceberg that they set up: one catalog, seen alike by both."""
 
-import os
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -23,10 +22,7 @@ MOMENT = datetime(2026, 1, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
-def no_settings_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in list(os.environ):
-        if name.startswith(ENV_PREFIX) or name == "DAGSTER_HOME":
-            monkeypatch.delenv(name)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
