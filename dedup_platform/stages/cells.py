@@ -9,7 +9,8 @@ from dedup_platform.lateness import NO_ENTITY
 
 def partition_ordinal(time: Column, length: timedelta) -> Column:
     """The ordinal (days or hours since 1970) of the partition that a time falls into; null for a null time."""
-    return F.floor(F.unix_micros(time) / F.lit(microseconds(length))).cast("int")
+    # Whole-number division: as doubles, times beyond the year 2255 would be rounded across a partition's edge.
+    return F.call_function("div", F.unix_micros(time), F.lit(microseconds(length))).cast("int")
 
 
 def bucket(buckets: int, catalog: str) -> Column:
