@@ -1,5 +1,6 @@
 """Where a stream's records come from."""
 
+import os
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -36,12 +37,14 @@ class FilesSource(Part):
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
 
     def model_post_init(self, context: Any) -> None:
-        self._folder = origin_of(context).parent
+        self._folder = origin_of(context).parent.resolve()
 
     @property
     def root(self) -> Path:
         """The fixed folder in front of the first glob character; records' `source` is relative to it."""
-        return self._folder.joinpath(*Path(self.path).parts[: self._fixed_parts])
+        fixed = Path(self.path).parts[: self._fixed_parts]
+        # The folder holds no symbolic link, so that `..` can be taken out by its letters.
+        return Path(os.path.normpath(self._folder.joinpath(*fixed)))
 
     @property
     def pattern(self) -> str:
