@@ -1,0 +1,190 @@
+"""From a record's bytes to an event, or to the reason why it cannot be one.
+
+The reasons are looked for in this order, and the first found is the record's: malformed or damaged, arrival time,
+missing columns, event id, entity, event time, its bounds, attributes. The same functions serve a replay: payload and
+payload_context alone, with the record's `source` and the arrival time that raw_events holds, decode it again.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from dedup_platform.sources.attributes import attribute_reader
+from dedup_platform.sources.csv_records import csv_content
+from dedup_platform.sources.event_ids import event_id_reader, id_fields, text_of
+from dedup_platform.sources.json_records import json_content
+from dedup_platform.sources.records import (
+    BEFORE_START,
+    BEYOND_HORIZON,
+    DAMAGED_FILE,
+    EVENT_TIME_IN_FUTURE,
+    IMPOSSIBLE_EVENT_TIME,
+    MALFORMED_RECORD,
+    MISSING_ENTITY,
+    MISSING_FIELD,
+    UNREADABLE_ARRIVAL_TIME,
+    UNREADABLE_ATTRIBUTE,
+    UNREADABLE_EVENT_TIME,
+    Content,
+    Fields,
+    RejectedError,
+)
+from dedup_platform.sources.times import microseconds, time_reader
+from dedup_platform.stream import FileModified, FileName, Stream, TimeField
+
+__all__ = ["Delivery", "EventDecoder", "Row"]
+
+_TABULAR = ("csv", "parquet")
+_POSSIBLE = range(253_402_300_800_000_000)  # the years 1970 to 9999 in microseconds
+
+Row = tuple[Any, ...]
+"""entity_id, event_id, event_time, arrival_time, the attributes in the stream's order, rejection_reason.
+
+Times are microseconds since 1970 (UTC), dates days. Of a rejected record only arrival_time and the reason are set.
+"""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What the records of one file share. `arrival` holds for records that do not tell their own; in microseconds."""
+
+    arrival: int
+    is_arrival_known: bool
+    is_tabular: bool  # a column that the file lacks is an error of the file; in JSON a name may be left out
+
+
+class EventDecoder:
+    """Decodes the records of one stream. Pure: it reads no clock and no file."""
+
+    def __init__(self, stream: Stream) -> None:
+        fields = stream.fields
+        self._entity_field = fields.entity_id
+        self._keeps_missing_entity = stream.missing_entity == "keep"
+        self._event_id = event_id_reader(fields.event_id)
+        self._time_field = fields.event_time.field
+        self._read_time = time_reader(fields.event_time.format, fields.event_time.timezone)
+        self._columns = (fields.entity_id, *id_fields(fields.event_id), fields.event_time.field)
+        self._arrival = fields.arrival_time
+        if not isinstance(self._arrival, FileModified):
+            self._read_arrival = time_reader(self._arrival.format, self._arrival.timezone)
+        self._attributes = [
+            (attribute.field, attribute_reader(attribute), UNREADABLE_ATTRIBUTE + name)
+            for name, attribute in stream.attributes.items()
+        ]
+        self._start = microseconds(stream.partitions.start)
+        self._max_future = _in_microseconds(stream.late.max_future)
+        self._horizon = _in_microseconds(stream.late.horizon or timedelta.max)
+
+    def delivery(self, source: str, modified: datetime, file_format: str) -> Delivery:
+        """What the records of the file `source`, a path below the stream's root, share."""
+        arrival: int | None = microseconds(modified)
+        if isinstance(self._arrival, FileName):
+            found = re.search(self._arrival.file_name, source)
+            arrival = self._possible_arrival(found[1] if found else None)
+        is_known = arrival is not None
+        return Delivery(arrival if arrival is not None else microseconds(modified), is_known, file_format in _TABULAR)
+
+    def decode_record(self, payload: bytes, payload_context: str, source: str, modified: datetime) -> Row:
+        """The row of one record as raw_events holds it.
+
+        `modified` is the file's modification time or, for a replay, the row's `arrival_time`: where it decides, the
+        two are the same.
+        """
+        context = _context(payload_context)
+        return self.decode(_content(payload, context), self.delivery(source, modified, context["format"]))
+
+    def decode(self, content: Content, delivery: Delivery) -> Row:
+        """The row of a record. Raises for nothing that a record may hold."""
+        arrival = delivery.arrival
+        try:
+            if isinstance(content, str):
+                raise RejectedError(content)
+            arrival = self._arrival_time(content, delivery)
+            if delivery.is_tabular:
+                self._check_columns(content)
+            event_id = self._event_id(content)
+            entity_id = self._entity_id(content)
+            event_time = self._event_time(content, arrival)
+            return (entity_id, event_id, event_time, arrival, *self._attribute_values(content), None)
+        except RejectedError as rejected:
+            reason = rejected.reason
+        except RecursionError:
+            reason = MALFORMED_RECORD
+        return (None, None, None, arrival, *(None for _ in self._attributes), reason)
+
+    def _arrival_time(self, fields: Fields, delivery: Delivery) -> int:
+        if isinstance(self._arrival, TimeField):
+            if delivery.is_tabular and self._arrival.field not in fields:
+                raise RejectedError(MISSING_FIELD + self._arrival.field)
+            arrival = self._possible_arrival(text_of(fields.get(self._arrival.field)))
+            if arrival is None:
+                raise RejectedError(UNREADABLE_ARRIVAL_TIME)
+            return arrival
+        if not delivery.is_arrival_known:
+            raise RejectedError(UNREADABLE_ARRIVAL_TIME)
+        return delivery.arrival
+
+    def _possible_arrival(self, text: str | None) -> int | None:
+        arrival = self._read_arrival(text) if text is not None else None
+        return arrival if arrival is not None and arrival in _POSSIBLE else None
+
+    def _check_columns(self, fields: Fields) -> None:
+        for name in self._columns:
+            if name not in fields:
+                raise RejectedError(MISSING_FIELD + name)
+
+    def _entity_id(self, fields: Fields) -> str | None:
+        entity_id = text_of(fields.get(self._entity_field)) or None
+        if entity_id is None and not self._keeps_missing_entity:
+            raise RejectedError(MISSING_ENTITY)
+        return entity_id
+
+    def _event_time(self, fields: Fields, arrival: int) -> int:
+        text = text_of(fields.get(self._time_field))
+        event_time = self._read_time(text) if text is not None else None
+        if event_time is None:
+            raise RejectedError(UNREADABLE_EVENT_TIME)
+        if event_time not in _POSSIBLE:
+            raise RejectedError(IMPOSSIBLE_EVENT_TIME)
+        if event_time > arrival + self._max_future:
+            raise RejectedError(EVENT_TIME_IN_FUTURE)
+        if event_time < self._start:
+            raise RejectedError(BEFORE_START)
+        if event_time < arrival - self._horizon:
+            raise RejectedError(BEYOND_HORIZON)
+        return event_time
+
+    def _attribute_values(self, fields: Fields) -> list[Any]:
+        values = []
+        for name, read, reason in self._attributes:
+            value = text_of(fields.get(name))
+            if read is not None and value is not None:
+                parsed = read(value) if value else None
+                if value and parsed is None:
+                    raise RejectedError(reason)
+                value = parsed
+            values.append(value)
+        return values
+
+
+def _in_microseconds(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1)
+
+
+@lru_cache(1024)
+def _context(payload_context: str) -> dict[str, Any]:
+    context: dict[str, Any] = json.loads(payload_context)
+    return context
+
+
+def _content(payload: bytes, context: dict[str, Any]) -> Content:
+    if "damage" in context:
+        return DAMAGED_FILE
+    if "oversized" in context:
+        return MALFORMED_RECORD
+    if context["format"] == "csv":
+        return csv_content(payload, context["header"])
+    return json_content(payload)

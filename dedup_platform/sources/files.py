@@ -1,0 +1,117 @@
+"""Files as a source: which can be read now, and their records as rows of `raw_events`, read by Spark's Python workers.
+
+Files are put into groups, one Spark task each, so that many small files are few tasks. A file is never split: its
+records are numbered from its start, and it streams through in bounded memory.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from dedup_platform import tables
+from dedup_platform.errors import DedupPlatformError, SourceChangedError, SourceError
+from dedup_platform.sources.batches import RawBatches
+from dedup_platform.sources.compression import decompressed
+from dedup_platform.sources.csv_records import csv_records
+from dedup_platform.sources.json_records import json_records
+from dedup_platform.sources.lines import Lines
+from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files, stamp
+from dedup_platform.sources.parquet_records import parquet_records
+from dedup_platform.sources.records import Record
+from dedup_platform.stream import Stream
+
+__all__ = [
+    "Listing",
+    "SourceFile",
+    "changed_while_reading",
+    "list_files",
+    "read_files",
+    "reading_failure",
+    "records_of",
+]
+
+Group = list[tuple[SourceFile, int]]
+
+_SMALL_GROUP = 512 * 1024
+_LARGE_GROUP = 32 * 2**20
+_ENOUGH_GROUPS = 16  # to keep a machine busy; more only if they would be large
+_FILE_COST = 16 * 1024  # opening a file costs about as much as reading this
+
+_FAILURE = re.compile(r"dedup_platform\.errors\.(SourceError|SourceChangedError): (.*)")
+
+
+def read_files(spark: SparkSession, stream: Stream, files: Sequence[tuple[SourceFile, int]]) -> DataFrame:
+    """The records of some files, each with its generation: rows with exactly the columns of `raw_events`.
+
+    Whatever a file holds becomes rows, rejected ones if need be. A file that cannot be opened, or that is not as it was
+    listed, fails the job; `reading_failure` gives the SourceError or SourceChangedError.
+    """
+    groups = _grouped(files)
+    numbers = spark.range(0, len(groups), 1, numPartitions=max(1, len(groups)))
+    return numbers.mapInArrow(partial(_read_groups, stream, groups), tables.raw_schema(stream))
+
+
+def reading_failure(error: BaseException) -> DedupPlatformError | None:
+    """The SourceError or SourceChangedError of a worker that made a Spark job fail; None if it failed otherwise."""
+    found = _FAILURE.search(str(error))
+    if not found:
+        return None
+    if found[1] == "SourceChangedError":
+        return SourceChangedError(found[2])
+    path, _, reason = found[2].partition(": ")
+    return SourceError(path, reason)
+
+
+def records_of(stream: Stream, file: SourceFile) -> Iterator[Record]:
+    """The records of one file in order. SourceError if it cannot be opened, SourceChangedError if it is another now."""
+    with _opened(file) as content:
+        if stream.source.format == "parquet":
+            yield from parquet_records(content, file.path)
+        else:
+            read = csv_records if stream.source.format == "csv" else json_records
+            yield from read(Lines(decompressed(content, file.path)))
+
+
+def _grouped(files: Sequence[tuple[SourceFile, int]]) -> list[Group]:
+    """About equally large groups: a few for little, more for much, up to a file each."""
+    size = sum(file.size + _FILE_COST for file, _ in files)
+    wanted = max(min(_ENOUGH_GROUPS, size // _SMALL_GROUP), size // _LARGE_GROUP)
+    groups: list[Group] = [[] for _ in range(max(1, min(wanted, len(files))))]
+    heap = [(0, number) for number in range(len(groups))]
+    for file, generation in sorted(files, key=lambda each: -each[0].size):
+        load, number = heappop(heap)
+        groups[number].append((file, generation))
+        heappush(heap, (load + file.size + _FILE_COST, number))
+    return groups
+
+
+def _read_groups(stream: Stream, groups: list[Group], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    batches = RawBatches(stream)
+    for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
+        for file, generation in groups[number]:
+            delivery = batches.decoder.delivery(file.path, file.modified, stream.source.format)
+            yield from batches.of_file(records_of(stream, file), delivery, file.path, generation)
+
+
+@contextmanager
+def _opened(file: SourceFile) -> Iterator[BinaryIO]:
+    try:
+        with Path(file.location).open("rb") as content:
+            _check_unchanged(file, content)
+            yield content
+            _check_unchanged(file, content)
+    except OSError as error:
+        raise SourceError(file.path, f"cannot be read: {error.strerror}") from None
+
+
+def _check_unchanged(file: SourceFile, content: BinaryIO) -> None:
+    if stamp(os.fstat(content.fileno())) != (file.size, file.etag):
+        raise SourceChangedError(f"{file.path} changed since it was listed")

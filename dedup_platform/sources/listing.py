@@ -1,0 +1,140 @@
+"""Which files a source has: those that can be read now, in order, and those left for later, each with its reason."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+
+from dedup_platform.errors import SourceError
+from dedup_platform.sources.times import utc_datetime
+from dedup_platform.stream import Stream
+
+__all__ = ["Listing", "SourceFile", "changed_while_reading", "list_files", "stamp"]
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file as it was listed. `path` is below the stream's root, with slashes; `location` is where to open it."""
+
+    path: str
+    location: str
+    size: int
+    etag: str  # another one if the file is written again
+    modified: datetime
+
+
+@dataclass(frozen=True)
+class Listing:
+    """`ready` files by (modified, path); `waiting` ones as (path, reason), by path."""
+
+    ready: tuple[SourceFile, ...]
+    waiting: tuple[tuple[str, str], ...]
+
+
+def list_files(stream: Stream, now: datetime) -> Listing:
+    """The files that match the stream's `source.path`, as they are at `now`. SourceError if there is no such folder.
+
+    Left for later: names that begin with `.` or `_` or end in `.tmp` (the file's own, or a folder's below the root),
+    files modified less than `source.settle` ago, what is no regular file, and what may not be read. A link is what it
+    points to; `**` does not follow links to folders, so that a loop of links ends.
+    """
+    ready: list[SourceFile] = []
+    waiting: dict[str, str] = {}
+    for path, problem in _matches(stream.source.root, stream.source.pattern).items():
+        found = problem or _examine(stream, path, now)
+        if isinstance(found, SourceFile):
+            ready.append(found)
+        elif found:
+            waiting[path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")] = found
+    return Listing(tuple(sorted(ready, key=lambda file: (file.modified, file.path))), tuple(sorted(waiting.items())))
+
+
+def changed_while_reading(files: Sequence[SourceFile]) -> list[SourceFile]:
+    """Those that are no longer as they were listed: written again, gone, or closed to us."""
+    return [file for file in files if _stamp_now(file.location) != (file.size, file.etag)]
+
+
+def stamp(status: os.stat_result) -> tuple[int, str]:
+    """The size and the etag that a file's status tells."""
+    return status.st_size, f"{status.st_size:x}-{status.st_mtime_ns:x}"
+
+
+def _stamp_now(location: str) -> tuple[int, str] | None:
+    try:
+        with Path(location).open("rb") as file:
+            return stamp(os.fstat(file.fileno()))
+    except OSError:
+        return None
+
+
+def _matches(root: Path, pattern: str) -> dict[str, str | None]:
+    """Paths below `root`, and folders that cannot be searched with the reason."""
+    segments = pattern.split("/")
+    if segments[-1] == "**":
+        segments.append("*")
+    return dict(_search(root, "", segments))
+
+
+def _search(root: Path, folder: str, segments: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    try:
+        entries = list(os.scandir(root / folder))
+    except OSError as error:
+        if not folder:
+            raise SourceError(root, f"the source's folder cannot be read: {error.strerror}") from None
+        yield folder, f"cannot be searched: {error.strerror}"
+        return
+    segment, *rest = segments
+    if segment == "**":
+        yield from _search(root, folder, rest)
+        below = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+        rest = list(segments)
+    else:
+        matching = [entry for entry in entries if fnmatchcase(entry.name, segment)]
+        # A lone * is not meant for folders; what is named like a file is shown.
+        yield from ((folder + entry.name, None) for entry in matching if not rest and not _is_passed_by(entry, segment))
+        below = [entry for entry in matching if rest and entry.is_dir()]
+    for entry in below:
+        yield from _search(root, f"{folder}{entry.name}/", rest)
+
+
+def _is_passed_by(entry: os.DirEntry[str], segment: str) -> bool:
+    return segment == "*" and entry.is_dir()
+
+
+def _examine(stream: Stream, path: str, now: datetime) -> SourceFile | str | None:
+    """The file, or why it waits; None if it is gone."""
+    if reason := _unfinished(path):
+        return reason
+    location = stream.source.root / path
+    try:
+        status = location.stat()
+    except FileNotFoundError:
+        return "is a link to nothing" if location.is_symlink() else None
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    modified = utc_datetime(status.st_mtime_ns // 1000)
+    if S_ISDIR(status.st_mode):
+        return "is a folder"
+    if not S_ISREG(status.st_mode):
+        return "is no regular file"
+    if not os.access(location, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+        return "cannot be read: permission denied"
+    if modified > now - stream.source.settle:
+        return f"modified at {modified.isoformat()}; it may still be written until it rests for {stream.source.settle}"
+    return SourceFile(path, str(location), *stamp(status), modified)
+
+
+def _unfinished(path: str) -> str | None:
+    for name in path.split("/"):
+        if name.startswith((".", "_")):
+            return f"the name {name} begins with {name[0]}"
+        if name.endswith(".tmp"):
+            return f"the name {name} ends in .tmp"
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "the name is not UTF-8"
+    return None

@@ -1,0 +1,83 @@
+"""What every file format gives: records, each with its exact bytes, and the reasons why some cannot be events."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dedup_platform.sources.compression import DamageError
+
+__all__ = [
+    "AMBIGUOUS",
+    "BEFORE_START",
+    "BEYOND_HORIZON",
+    "DAMAGED_FILE",
+    "EVENT_TIME_IN_FUTURE",
+    "IMPOSSIBLE_EVENT_TIME",
+    "MALFORMED_RECORD",
+    "MAX_RECORD_BYTES",
+    "MISSING_ENTITY",
+    "MISSING_EVENT_ID",
+    "MISSING_FIELD",
+    "UNREADABLE_ARRIVAL_TIME",
+    "UNREADABLE_ATTRIBUTE",
+    "UNREADABLE_EVENT_TIME",
+    "Content",
+    "Fields",
+    "Record",
+    "RejectedError",
+    "context_text",
+    "damaged",
+    "oversized",
+]
+
+MALFORMED_RECORD = "malformed_record"
+MISSING_EVENT_ID = "missing_event_id"
+MISSING_ENTITY = "missing_entity"
+UNREADABLE_EVENT_TIME = "unreadable_event_time"
+IMPOSSIBLE_EVENT_TIME = "impossible_event_time"
+EVENT_TIME_IN_FUTURE = "event_time_in_future"
+BEFORE_START = "before_start"
+BEYOND_HORIZON = "beyond_horizon"
+UNREADABLE_ARRIVAL_TIME = "unreadable_arrival_time"
+UNREADABLE_ATTRIBUTE = "unreadable_attribute:"  # and the attribute's name
+MISSING_FIELD = "missing_field:"  # and the field's name
+DAMAGED_FILE = "damaged_file"
+
+MAX_RECORD_BYTES = 16 * 2**20
+"""A longer record is rejected and its payload is its beginning, so that one endless line cannot fill the memory."""
+
+Fields = Mapping[str, Any]
+"""A record's values by name: texts or, from JSON, also numbers (as their text), booleans, None, lists and dicts."""
+
+Content = Fields | str
+"""A record's fields, or the reason why it has none."""
+
+Record = tuple[bytes, Content, str]
+"""payload, content, payload_context"""
+
+AMBIGUOUS = object()
+"""The value of a field whose name stands in its file's header more than once."""
+
+
+class RejectedError(Exception):
+    """The record at hand cannot be an event."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def context_text(**facts: Any) -> str:
+    """A payload_context: what, with the payload, is enough to decode the record again."""
+    return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
+
+
+def damaged(rest: bytes, damage: DamageError, **facts: Any) -> Record:
+    """The one record that stands for the unreadable rest of a file; `rest` is the unfinished record before it."""
+    context = context_text(**facts, damage={"reason": damage.reason, "offset": damage.offset})
+    return rest[:MAX_RECORD_BYTES], DAMAGED_FILE, context
+
+
+def oversized(payload: bytes, **facts: Any) -> Record:
+    """A record of more than MAX_RECORD_BYTES: its beginning is kept."""
+    return payload[:MAX_RECORD_BYTES], MALFORMED_RECORD, context_text(**facts, oversized=True)

@@ -1,0 +1,78 @@
+"""Times and dates in records: their texts as exact numbers, never through a float."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
+from fractions import Fraction
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from dedup_platform.stream import EPOCH_UNITS
+
+__all__ = ["microseconds", "time_reader", "utc_datetime"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_CACHED_TEXTS = 2**16
+
+_ISO_8601 = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII | re.IGNORECASE
+)
+_NUMBER = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
+
+TimeReader = Callable[[str], int | None]
+
+
+def time_reader(time_format: str | None, timezone: str) -> TimeReader:
+    """A function from a text to microseconds since 1970-01-01 UTC, or None if the text is no such time.
+
+    `time_format` None is ISO 8601 (a date alone is its midnight); epoch_s, epoch_ms and epoch_us are numbers; anything
+    else is strptime's. A time without an offset is in `timezone`. Digits beyond the microsecond are cut off.
+    """
+    if time_format in EPOCH_UNITS:
+        return _epoch_reader(1_000_000 // EPOCH_UNITS[time_format])
+    zone: tzinfo = UTC if timezone == "UTC" else ZoneInfo(timezone)
+    parse = _parse_iso_8601 if time_format is None else _strptime(time_format)
+
+    @lru_cache(_CACHED_TEXTS)
+    def read(text: str) -> int | None:
+        try:
+            moment = parse(text)
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=zone)
+            return microseconds(moment)
+        except (ValueError, OverflowError):
+            return None
+
+    return read
+
+
+def microseconds(moment: datetime) -> int:
+    """Whole microseconds from 1970-01-01 UTC to an aware datetime."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def utc_datetime(moment: int) -> datetime:
+    """The datetime of some microseconds since 1970-01-01 UTC."""
+    return _EPOCH + timedelta(microseconds=moment)
+
+
+def _parse_iso_8601(text: str) -> datetime:
+    # fromisoformat alone reads digits without separators too, and so takes epoch numbers for dates.
+    if not _ISO_8601.fullmatch(text):
+        raise ValueError(text)
+    return datetime.fromisoformat(text.upper())
+
+
+def _strptime(time_format: str) -> Callable[[str], datetime]:
+    return lambda text: datetime.strptime(text, time_format)
+
+
+def _epoch_reader(microseconds_per_tick: int) -> TimeReader:
+    def read(text: str) -> int | None:
+        if not _NUMBER.fullmatch(text):
+            return None
+        ticks = int(text) if text.isdigit() else Fraction(text)
+        return ticks * microseconds_per_tick // 1
+
+    return read
