@@ -1,0 +1,255 @@
+"""The command line: arguments -> call -> print."""
+
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dedup_platform import errors, printing, tables
+from dedup_platform.export import STDOUT, WRITERS, export as write_rows
+from dedup_platform.platform import Platform
+from dedup_platform.progress import shown
+from dedup_platform.settings import Settings, load_settings
+from dedup_platform.spark import spark_session
+from dedup_platform.stream import Stream, load_streams
+
+NOT_EQUAL = 1
+FAILED = 5
+EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (errors.StreamFileError, 2),
+    (errors.SettingsError, 2),
+    (errors.UnknownStreamError, 2),
+    (errors.UnknownFileError, 2),
+    (errors.ConflictError, 3),
+    (errors.SourceChangedError, 3),
+    (errors.IncompatibleChangeError, 4),
+    (errors.ConservationError, 4),
+    (KeyboardInterrupt, 130),
+)
+HELP = """Deduplicated events and sessions with stable ids, in Apache Iceberg, kept right while events arrive late.
+
+Exit codes:
+
+0  done
+
+1  not equal: `verify` found differences, or `demo` did not find the truth
+
+2  arguments, settings or stream files are wrong
+
+3  someone else committed first, or a file changed while it was read: run again
+
+4  refused, and nothing was published: a change that needs another stream, or counts that do not balance
+
+5  anything else that failed
+"""
+
+app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+files_app = typer.Typer(help="Decide about files that the platform left alone.", no_args_is_help=True)
+app.add_typer(files_app, name="files")
+
+out = Console()
+err = Console(stderr=True)
+
+StreamsOption = Annotated[
+    Path | None,
+    typer.Option("--streams", metavar="PATH", help="A stream file or a folder of them; else DEDUP_PLATFORM_STREAMS."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for programs.")]
+StreamArgument = Annotated[str, typer.Argument(metavar="STREAM")]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The settings and streams that a command works on."""
+
+    settings: Settings
+    streams: dict[str, Stream]
+
+    @classmethod
+    def of(cls, path: Path | None) -> "Deployment":
+        settings = load_settings()
+        found = path or settings.streams
+        if found is None:
+            raise errors.SettingsError("there are no stream files: give --streams PATH or set DEDUP_PLATFORM_STREAMS")
+        return cls(settings, load_streams(found))
+
+    def platform(self) -> Platform:
+        return Platform.open(self.settings, self.streams, spark=lambda: spark_session(self.settings))
+
+    def chosen(self, name: str | None) -> list[Stream]:
+        """The named stream, or all."""
+        if name is not None and name not in self.streams:
+            raise errors.UnknownStreamError(name, self.streams)
+        return [self.streams[name]] if name else list(self.streams.values())
+
+
+def main() -> None:
+    """Run the command line; every failure becomes one message and an exit code."""
+    try:
+        app()
+    except (Exception, KeyboardInterrupt) as error:
+        if "--debug" in sys.argv:
+            traceback.print_exc()
+        else:
+            err.print("[bold red]error:[/bold red] ", end="")
+            err.print(message_of(error), markup=False, highlight=False, soft_wrap=True)
+        sys.exit(exit_code(error))
+
+
+def exit_code(error: BaseException) -> int:
+    """What HELP promises for a failure."""
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), FAILED)
+
+
+def message_of(error: BaseException) -> str:
+    """What to print of a failure: all that the platform says, the first line of what anybody else says."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; what was committed stays, and the next run goes on from there"
+    if isinstance(error, errors.DedupPlatformError):
+        return str(error)
+    first = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {first} (--debug before the command shows where)"
+
+
+@app.callback()
+def options(debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False) -> None:
+    """Options of every command."""
+
+
+@app.command()
+def check(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
+    """Validate the stream files, also against tables that exist."""
+    deployment = Deployment.of(streams)
+    platform = deployment.platform()
+    for stream in deployment.streams.values():
+        platform.lake.check(stream)
+    if as_json:
+        printing.print_json([stream.model_dump(mode="json") for stream in deployment.streams.values()])
+    else:
+        printing.print_streams(out, deployment.streams.values())
+
+
+@app.command()
+def run(
+    streams: StreamsOption = None,
+    stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Only this stream.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ingest all that waits, then recompute until nothing is stale. Dagster's UI shows the run."""
+    from dedup_platform.orchestration.embedded import STEPS, run_stream
+
+    deployment = Deployment.of(streams)
+    failures = []
+    for each in deployment.chosen(stream):
+        with shown(err, each.name, STEPS) as listener:
+            try:
+                run_stream(deployment.settings, deployment.streams, each.name, listener)
+            except errors.DedupPlatformError as error:
+                # One stream's trouble is not another's.
+                failures.append(error)
+                listener.say(f"{each.name}: {error}")
+    _print_status(deployment, stream, as_json)
+    if failures:
+        raise failures[0]
+
+
+@app.command()
+def plan(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
+    """What is stale, why, how much, and which runs would repair it. Runs nothing."""
+    deployment = Deployment.of(streams)
+    platform = deployment.platform()
+    plans = [(stream, each) for stream in deployment.streams.values() for each in platform.plan(stream.name)]
+    if as_json:
+        printing.print_json([printing.plan_value(stream, each) for stream, each in plans])
+    else:
+        printing.print_plans(out, plans)
+
+
+@app.command()
+def status(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
+    """The tables in numbers, and what waits at the sources."""
+    _print_status(Deployment.of(streams), None, as_json)
+
+
+@app.command()
+def export(
+    stream: StreamArgument,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help=", ".join(tables.ALL))],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FILE", help="A .csv or .parquet file; - is csv to standard output.")
+    ],
+    streams: StreamsOption = None,
+) -> None:
+    """Write a table's current rows to a file."""
+    if table not in tables.ALL:
+        raise typer.BadParameter(f"{table!r} is no table; tables: {', '.join(tables.ALL)}")
+    if to != STDOUT and to.suffix not in WRITERS:
+        raise typer.BadParameter(f"{to}: must end in {' or '.join(WRITERS)}, or be - for csv on standard output")
+    deployment = Deployment.of(streams)
+    deployment.chosen(stream)
+    platform = deployment.platform()
+    with shown(err, f"{stream}.{table}", platform.rows(stream, table)) as listener:
+        rows = write_rows(platform, stream, table, to, listener.done)
+        listener.say(f"{rows:,} rows of {stream}.{table} written to {to if to != STDOUT else 'standard output'}")
+
+
+@app.command()
+def verify(
+    stream: Annotated[str | None, typer.Argument(metavar="[STREAM]")] = None,
+    streams: StreamsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recompute everything from raw_events and compare it with the tables row for row; writes nothing."""
+    deployment = Deployment.of(streams)
+    platform = deployment.platform()
+    found: dict[str, list[str]] = {}
+    for each in deployment.chosen(stream):
+        with shown(err, f"{each.name}: recomputing from {tables.RAW_EVENTS}", None):
+            found[each.name] = platform.verify(each.name)
+    if as_json:
+        printing.print_json(found)
+    else:
+        for name, differences in found.items():
+            out.print("\n".join([f"{name}: {'differs' if differences else 'equal'}", *differences]), markup=False)
+    if any(found.values()):
+        raise typer.Exit(NOT_EQUAL)
+
+
+@app.command()
+def demo() -> None:
+    """Generate a click stream with known truth, run it, print found against truth, then repair after a late file."""
+    from dedup_platform.demo.rehearsal import rehearse
+
+    if not rehearse(load_settings(), out, err):
+        raise typer.Exit(NOT_EQUAL)
+
+
+@files_app.command()
+def accept(
+    stream: StreamArgument,
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Absolute, or below the source's folder.")],
+    streams: StreamsOption = None,
+) -> None:
+    """Let files that changed after they were read be read again, as a new generation, by the next run."""
+    deployment = Deployment.of(streams)
+    [chosen] = deployment.chosen(stream)
+    relative = [_below(chosen.source.root, path) for path in paths]
+    deployment.platform().accept(stream, relative)
+    out.print(f"{len(relative)} files accepted; the next run reads them again.")
+
+
+def _below(root: Path, path: str) -> str:
+    return Path(path).relative_to(root).as_posix() if Path(path).is_relative_to(root) else path
+
+
+def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> None:
+    platform = deployment.platform()
+    statuses = [platform.status(stream.name) for stream in deployment.chosen(name)]
+    if as_json:
+        printing.print_json([printing.status_value(each) for each in statuses])
+    else:
+        printing.print_status(out, statuses)

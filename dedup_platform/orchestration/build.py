@@ -1,0 +1,31 @@
+"""All definitions of a deployment, made from its stream files."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+import dagster as dg
+
+from dedup_platform.orchestration.assets import stream_assets
+from dedup_platform.orchestration.jobs import ingest_job, repair_job
+from dedup_platform.orchestration.resources import platform_resource, spark_resource
+from dedup_platform.orchestration.sensors import stream_sensors
+from dedup_platform.platform import utc_now
+from dedup_platform.settings import Settings
+from dedup_platform.stream import Stream
+
+
+def build_definitions(
+    settings: Settings,
+    streams: Mapping[str, Stream],
+    clock: Callable[[], datetime] = utc_now,
+    loggers: Mapping[str, dg.LoggerDefinition] | None = None,
+) -> dg.Definitions:
+    """Assets, jobs and sensors for each stream, over one platform and one Spark session a run."""
+    return dg.Definitions(
+        assets=[asset for stream in streams.values() for asset in stream_assets(stream)],
+        jobs=[job for stream in streams.values() for job in (ingest_job(stream), repair_job(stream))],
+        sensors=[sensor for stream in streams.values() for sensor in stream_sensors(stream)],
+        resources={"spark": spark_resource(settings), "platform": platform_resource(settings, streams, clock)},
+        loggers=loggers,
+        executor=dg.in_process_executor,
+    )

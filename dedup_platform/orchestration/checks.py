@@ -1,0 +1,62 @@
+"""The checks of each table, declared for the UI and evaluated partition by partition.
+
+They are logged by the step itself: a check that Dagster evaluates loses its partition in a run over a range.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import dagster as dg
+
+from dedup_platform import tables
+from dedup_platform.commits import Commit
+from dedup_platform.stream import Stream
+
+CONSERVATION = "conservation"
+
+CHECKS = {
+    tables.DEDUPLICATED_EVENTS: {
+        CONSERVATION: "Raw events that are not rejected = deduplicated events + duplicate events.",
+        "uniqueness": "No two events have the same key within the window.",
+        "inside": "Every row lies inside its partition.",
+    },
+    tables.SESSION_FRAGMENTS: {
+        CONSERVATION: "The fragments hold as many events as there are with an entity.",
+        "gaps": "Fragments of an entity are further apart than the timeout.",
+        "inside": "Every row lies inside its partition.",
+    },
+    tables.SESSIONS: {
+        CONSERVATION: "The sessions hold as many events as the fragments.",
+        "uniqueness": "No two sessions have the same id.",
+        "gaps": "Sessions of an entity are further apart than the timeout.",
+        "inside": "Every row lies inside its partition.",
+    },
+}
+"""Table -> check -> what holds. Conservation is checked before publishing; the others read what was written."""
+
+Faults = Mapping[int, Mapping[str, int]]
+
+
+def specs(stream: Stream, table: str) -> list[dg.AssetCheckSpec]:
+    """The checks of a table's asset."""
+    asset = dg.AssetKey([stream.name, table])
+    described = CHECKS.get(table, {}).items()
+    return [dg.AssetCheckSpec(name, asset=asset, description=description) for name, description in described]
+
+
+def evaluations(stream: Stream, commit: Commit, faults: Faults) -> Iterator[dg.AssetCheckEvaluation]:
+    """Every check of every partition of a commit. `faults`: ordinal -> check -> rows that break it."""
+    for partition, numbers in sorted(commit.partitions.items()):
+        for name in CHECKS.get(commit.table, ()):
+            wrong = faults.get(partition, {}).get(name, 0)
+            yield dg.AssetCheckEvaluation(
+                dg.AssetKey([stream.name, commit.table]),
+                name,
+                passed=wrong == 0,
+                metadata={"rows": numbers.get("rows", 0), "wrong": wrong},
+                partition=stream.partitions.key(partition),
+            )
+
+
+def unbalanced(stream: Stream, table: str, why: str) -> dg.AssetCheckEvaluation:
+    """What is told of a commit that was not published because its counts do not balance."""
+    return dg.AssetCheckEvaluation(dg.AssetKey([stream.name, table]), CONSERVATION, False, {"why": why})

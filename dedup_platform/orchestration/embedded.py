@@ -1,0 +1,93 @@
+"""Runs in this process, recorded where Dagster's UI looks: what the command line's `run` does."""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.resources import files
+
+import dagster as dg
+
+from dedup_platform import tables
+from dedup_platform.orchestration import runs
+from dedup_platform.orchestration.assets import pool
+from dedup_platform.orchestration.build import build_definitions
+from dedup_platform.progress import Listener
+from dedup_platform.settings import Settings
+from dedup_platform.stream import Stream
+
+LISTENER = "listener"
+LABEL = ".dagster/repository"
+LOCATION = "dedup_platform.definitions"
+"""The code location of `workspace.yaml`: a run that carries its label is listed under its job there."""
+
+
+STEPS = 1 + len(tables.DERIVED)
+"""Steps of one run."""
+
+
+@contextmanager
+def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
+    """Dagster's instance in its home; its settings and databases are made where there are none."""
+    home = settings.dagster_home
+    home.mkdir(parents=True, exist_ok=True)
+    configuration = home / "dagster.yaml"
+    if not configuration.exists():
+        configuration.write_text(files(__package__).joinpath("dagster.yaml").read_text("utf-8"), encoding="utf-8")
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        yield instance
+
+
+def run_stream(settings: Settings, streams: Mapping[str, Stream], name: str, listener: Listener) -> None:
+    """Ingest all that waits for one stream, then recompute until nothing is stale; returns when that is done.
+
+    Fails runs whose process is dead first, so that nobody waits for them. What a step raises comes through as it is.
+    """
+    stream = streams[name]
+    with open_instance(settings) as instance:
+        for run_id in runs.bury_dead_runs(instance):
+            listener.say(f"run {run_id[:8]} was dead: it is marked as failed and its slots are free")
+        _wait_for_pools(instance, stream, listener)
+        definitions = build_definitions(settings, streams, loggers={LISTENER: listening_logger(listener)})
+        definitions.resolve_job_def(runs.ingest_job_name(stream)).execute_in_process(
+            instance=instance,
+            tags={**runs.this_process(), runs.POLICY: runs.IGNORED, LABEL: f"__repository__@{LOCATION}"},
+            run_config={"loggers": {LISTENER: {}}},
+        )
+
+
+def _wait_for_pools(instance: dg.DagsterInstance, stream: Stream, listener: Listener) -> None:
+    """Sleep while another run writes the stream's tables: inside a run, Dagster would wait with a busy processor."""
+    pools = [pool(stream, table) for table in (tables.RAW_EVENTS, *tables.DERIVED)]
+    said: list[str] = []
+    while busy := runs.busy_pools(instance, pools):
+        if busy != said:
+            listener.say(f"{stream.name}: waiting for another run, which writes {', '.join(busy)}")
+        said = busy
+        time.sleep(1)
+        runs.bury_dead_runs(instance)
+
+
+class _Handler(logging.Handler):
+    """Passes on what steps log, and that they are done; Dagster's own chatter is left out."""
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__(logging.DEBUG)
+        self._listener = listener
+        self._done = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        told = getattr(record, "dagster_meta", {})
+        event = told.get("dagster_event")
+        if event is None:
+            self._listener.say(str(told.get("orig_message")))
+        elif event.is_step_success:
+            self._done += 1
+            self._listener.done(self._done)
+
+
+def listening_logger(listener: Listener) -> dg.LoggerDefinition:
+    """The logger of runs whose words somebody waits for."""
+    logger = logging.Logger(LISTENER, logging.DEBUG)
+    logger.addHandler(_Handler(listener))
+    return dg.LoggerDefinition(lambda _: logger, description="Tells the command line what happens.")

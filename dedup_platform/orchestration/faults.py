@@ -1,0 +1,68 @@
+"""Rows that break what a table promises, by partition: the checks read back what was written. No Dagster here."""
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from pyspark.sql import Column, DataFrame, Window, functions as F
+
+from dedup_platform import tables
+from dedup_platform.lateness import contiguous, reach
+from dedup_platform.platform import Platform
+from dedup_platform.stages.cells import microseconds, partition_ordinal
+from dedup_platform.stream import Stream
+
+
+def faults(platform: Platform, stream: Stream, table: str, partitions: Collection[int]) -> dict[int, dict[str, int]]:
+    """Ordinal -> check -> number of wrong rows, for those of the partitions of a derived table that have rows.
+
+    Reads narrow columns of these partitions and of those near enough to hold a neighbour of their rows.
+    """
+    if not partitions:
+        return {}
+    marks = _marks(stream, table)
+    rows = _near(platform.read(stream.name, table), stream, table, partitions)
+    counted = (
+        rows.select(_stored_in(stream, table).alias("partition"), *(mark.alias(name) for name, mark in marks.items()))
+        .where(F.col("partition").isin(sorted(partitions)))
+        .groupBy("partition")
+        .agg(*(F.count_if(name).alias(name) for name in marks))
+    )
+    return {row.partition: {name: row[name] for name in marks} for row in counted.collect()}
+
+
+def _marks(stream: Stream, table: str) -> dict[str, Column]:
+    """Check -> whether a row breaks it."""
+    time = F.col(tables.PARTITION_TIME[table])
+    marks = {"inside": partition_ordinal(time, stream.partitions.length) != _stored_in(stream, table)}
+    if table == tables.DEDUPLICATED_EVENTS:
+        marks["uniqueness"] = _follows(stream.deduplicate.key, time, time, stream.deduplicate.window)
+    else:
+        ends = F.col("last_event_time" if table == tables.SESSION_FRAGMENTS else "ended_at")
+        marks["gaps"] = _follows(("entity_id",), time, ends, stream.sessions.timeout)
+    if table == tables.SESSIONS:
+        marks["uniqueness"] = F.count("*").over(Window.partitionBy("session_id")) > 1
+    return marks
+
+
+def _follows(key: tuple[str, ...], start: Column, end: Column, within: timedelta) -> Column:
+    """Whether a row starts at most `within` after the row of the same key before it ended."""
+    before = F.lag(end).over(Window.partitionBy(*key).orderBy(start))
+    return F.coalesce(F.unix_micros(start) - F.unix_micros(before) <= F.lit(microseconds(within)), F.lit(False))
+
+
+def _near(rows: DataFrame, stream: Stream, table: str, partitions: Collection[int]) -> DataFrame:
+    """The partitions and, before each, those that can hold the row that comes before one of theirs."""
+    distance = stream.deduplicate.window if table == tables.DEDUPLICATED_EVENTS else stream.sessions.timeout
+    before = reach(distance, stream.partitions.length)
+    condition = F.lit(False)
+    time = F.col(tables.PARTITION_TIME[table])
+    for run in contiguous(near for partition in partitions for near in range(partition - before, partition + 1)):
+        start, end = stream.partitions.start_of(run[0]), stream.partitions.start_of(run[-1] + 1)
+        condition = condition | ((time >= F.lit(start)) & (time < F.lit(end)))
+    return rows.where(condition)
+
+
+def _stored_in(stream: Stream, table: str) -> Column:
+    """The ordinal of the partition that a row is stored in, as Iceberg tells it."""
+    stored = F.col(f"_partition.{tables.PARTITION_TIME[table]}_{stream.partitions.granularity}")
+    return F.unix_date(stored) if stream.partitions.granularity == "day" else stored

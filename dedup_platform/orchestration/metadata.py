@@ -1,0 +1,140 @@
+"""What a commit did, partition by partition, as materializations that Dagster's UI lists and plots."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import dagster as dg
+
+from dedup_platform import tables
+from dedup_platform.commits import Commit
+from dedup_platform.errors import ConservationError
+from dedup_platform.orchestration.checks import CHECKS, evaluations, unbalanced
+from dedup_platform.orchestration.faults import faults
+from dedup_platform.orchestration.partitions import last_known, ordinals
+from dedup_platform.platform import Platform
+from dedup_platform.stream import Stream
+
+Context = dg.AssetExecutionContext | dg.OpExecutionContext
+Metadata = Mapping[str, float | str]
+
+
+def asset_key(stream: Stream, table: str) -> dg.AssetKey:
+    """The asset of a table: `<stream>/<table>`."""
+    return dg.AssetKey([stream.name, table])
+
+
+def written_with(table: str) -> tuple[str, ...]:
+    """The tables that one recomputation of `table` writes."""
+    return (tables.DUPLICATE_EVENTS, table) if table == tables.DEDUPLICATED_EVENTS else (table,)
+
+
+def report(
+    context: Context, platform: Platform, stream: Stream, table: str, commits: Iterable[Commit]
+) -> list[dg.AssetCheckEvaluation]:
+    """Tell Dagster about every partition that the commits looked at, chosen for this run or linked to a chosen one.
+
+    Dagster itself materializes the chosen ones when the step ends; they get their numbers, the others an event.
+    Returns the evaluations of the table's checks, which are logged already.
+    """
+    chosen = chosen_partitions(context, stream)
+    untold, found = set(chosen), list[dg.AssetCheckEvaluation]()
+    for commit in _balanced(context, stream, table, commits):
+        context.log.info(sentence(commit))
+        untold -= commit.partitions.keys()
+        for name in written_with(table):
+            for partition, numbers in sorted(commit.partitions.items()):
+                _tell(context, stream, name, partition, _metadata(commit, name, numbers), partition in chosen)
+        wrong = faults(platform, stream, table, commit.partitions) if table in tables.DERIVED else {}
+        found += evaluations(stream, commit, wrong)
+    for evaluation in found:
+        _log_check(context, evaluation)
+    for partition in untold:
+        for name in written_with(table):
+            _tell(context, stream, name, partition, {"changed": False}, is_chosen=True)
+    return found
+
+
+def results(
+    stream: Stream, table: str, evaluations: Sequence[dg.AssetCheckEvaluation]
+) -> Iterator[dg.MaterializeResult]:
+    """What an asset's step must return: its tables, and each check over all partitions of the run."""
+    for name in written_with(table):
+        key = asset_key(stream, name)
+        yield dg.MaterializeResult(
+            asset_key=key,
+            check_results=[
+                dg.AssetCheckResult(
+                    asset_key=key,
+                    check_name=check,
+                    passed=all(each.passed for each in evaluations if each.check_name == check),
+                    metadata={"partitions": sum(each.check_name == check for each in evaluations)},
+                )
+                for check in CHECKS.get(name, ())
+            ],
+        )
+
+
+def _log_check(context: Context, evaluation: dg.AssetCheckEvaluation) -> None:
+    context.log_event(evaluation)  # type: ignore[arg-type]  # it takes every event that a step may yield
+
+
+def _balanced(context: Context, stream: Stream, table: str, commits: Iterable[Commit]) -> Iterator[Commit]:
+    """The commits; where counts do not balance nothing is published, and the check says so."""
+    try:
+        yield from commits
+    except ConservationError as error:
+        if table in CHECKS:
+            _log_check(context, unbalanced(stream, table, str(error)))
+        raise
+
+
+def chosen_partitions(context: Context, stream: Stream) -> set[int]:
+    """The partitions that this run was asked for; none in a run of the ingest job."""
+    return set(ordinals(stream, context.partition_keys)) if context.has_partition_key_range else set()
+
+
+def reported_partitions(context: Context, stream: Stream, table: str) -> set[int]:
+    """The partitions of a table that this run has reported so far."""
+    kind = dg.DagsterEventType.ASSET_MATERIALIZATION
+    found = context.instance.get_records_for_run(context.run.run_id, of_type=kind).records
+    keys = [record.partition_key for record in found if record.asset_key == asset_key(stream, table)]
+    return set(ordinals(stream, filter(None, keys)))
+
+
+def sentence(commit: Commit) -> str:
+    """What a commit did, for people: `sessions: 2 of 14 cells rewritten, 812 rows, 1.2 s (late)`."""
+    cells = f"{len(commit.cells_rewritten)} of {len(commit.cells_checked)} cells rewritten"
+    return f"{commit.table}: {cells}, {commit.rows_written:,} rows, {commit.seconds:.1f} s ({commit.reason})"
+
+
+def _metadata(commit: Commit, table: str, numbers: Mapping[str, float]) -> Metadata:
+    plotted = dict(numbers)
+    if table == tables.DUPLICATE_EVENTS:
+        plotted["rows"] = plotted.pop("duplicates", 0)
+    built_from = {f"built_from_{name}": str(snapshot_id) for name, snapshot_id in commit.built_from.items()}
+    return {
+        **plotted,
+        **built_from,
+        "changed": any(numbers.get(name) for name in ("cells_rewritten", "rows_added")),
+        "reason": commit.reason,
+        # As text: a snapshot id has more digits than a browser's numbers.
+        "snapshot_id": str(commit.snapshot_id),
+        "commit_bytes_written": commit.bytes_written,
+        "commit_seconds": round(commit.seconds, 3),
+    }
+
+
+def _tell(
+    context: Context,
+    stream: Stream,
+    table: str,
+    partition: int,
+    metadata: Metadata,
+    is_chosen: bool,
+) -> None:
+    key = stream.partitions.key(partition)
+    if is_chosen and isinstance(context, dg.AssetExecutionContext):
+        context.add_asset_metadata(metadata, asset_key=asset_key(stream, table), partition_key=key)
+    elif partition <= last_known(stream):
+        context.log_event(dg.AssetMaterialization(asset_key(stream, table), partition=key, metadata=metadata))
+    else:
+        context.log.warning(f"{stream.name}/{table}: Dagster has no partition {key} yet; it shows it when it begins")

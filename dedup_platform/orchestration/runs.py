@@ -1,0 +1,165 @@
+"""What Dagster's own records tell about runs: who works on what, what was tried before, and which runs are dead."""
+
+import os
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+import dagster as dg
+import psutil  # type: ignore[import-untyped]
+
+from dedup_platform import tables
+from dedup_platform.orchestration.triage import History, PastRun
+from dedup_platform.stream import Stream
+
+STREAM: Final = "dedup_platform/stream"
+TABLE: Final = "dedup_platform/table"
+WATERMARK: Final = "dedup_platform/watermark"
+CELLS: Final = "dedup_platform/cells"
+STALE: Final = "stale"
+"""Value of `CELLS`: recompute the stale cells of the run's partitions only, not the whole partitions."""
+REASON: Final = "dedup_platform/reason"
+INGESTED: Final = "dedup_platform/ingested"
+POLICY: Final = "dedup_platform/policy"
+IGNORED: Final = "ignored"
+"""Value of `POLICY`: repair all that is stale at once, whatever the stream's `late` says about waiting."""
+PROCESS: Final = "dedup_platform/process"
+"""`host/pid/start time` of the process that executes the run, so that anybody can tell whether it still lives."""
+
+RANGE_START: Final = "dagster/asset_partition_range_start"
+RANGE_END: Final = "dagster/asset_partition_range_end"
+PARTITION: Final = "dagster/partition"
+
+HISTORY_LENGTH = 500
+# A start time is told against the machine's boot time, which moves a little when its clock is set.
+CLOCK_DRIFT_SECONDS = 5
+
+IN_WORK = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+
+
+def ingest_job_name(stream: Stream) -> str:
+    """The job that pulls what waits at the source and repairs what it touched."""
+    return f"{stream.name}_ingest"
+
+
+def repair_job_name(stream: Stream) -> str:
+    """The job that rebuilds stale cells of a range of partitions."""
+    return f"{stream.name}_repair"
+
+
+def range_tags(stream: Stream, partitions: tuple[int, ...]) -> dict[str, str]:
+    """The tags that make one run cover a contiguous range of partitions."""
+    return {RANGE_START: stream.partitions.key(partitions[0]), RANGE_END: stream.partitions.key(partitions[-1])}
+
+
+def history(instance: dg.DagsterInstance, stream: Stream, table: str) -> History:
+    """The repairs of one derived table, by the late_partitions sensor (ended) and by anybody (in work)."""
+    wanted = dg.RunsFilter(tags={STREAM: stream.name, TABLE: table}, statuses=ENDED)
+    records = instance.get_run_records(wanted, limit=HISTORY_LENGTH)
+    return History(
+        past=tuple(_past_run(record, stream) for record in records),
+        in_work=dict(_in_work(instance, stream, table)),
+    )
+
+
+def tries_of_input(instance: dg.DagsterInstance, stream: Stream, watermark: str) -> list[datetime]:
+    """When the latest runs ended, newest first, that did not take in the input that waits now."""
+    wanted = dg.RunsFilter(job_name=ingest_job_name(stream), statuses=ENDED)
+    ends = []
+    for record in instance.get_run_records(wanted, limit=HISTORY_LENGTH):
+        tags = record.dagster_run.tags
+        if INGESTED in tags and tags.get(WATERMARK) != watermark:
+            break
+        ends.append(_ended(record))
+    return ends
+
+
+def run_in_work(instance: dg.DagsterInstance, job_name: str) -> str | None:
+    """The id of a queued or running run of this job, None if there is none."""
+    return next((run.run_id for run in instance.get_runs(dg.RunsFilter(job_name=job_name, statuses=IN_WORK))), None)
+
+
+def this_process() -> dict[str, str]:
+    """The tag that tells which process executes a run."""
+    return {PROCESS: f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time():.2f}"}
+
+
+def bury_dead_runs(instance: dg.DagsterInstance) -> list[str]:
+    """Mark runs as failed whose process is gone, and free the pool slots of all runs that ended; returns the dead.
+
+    A process killed with SIGKILL can do neither for itself. Runs of other machines are left to Dagster's monitoring.
+    """
+    dead = [run for run in instance.get_runs(dg.RunsFilter(statuses=IN_WORK)) if _is_dead(run)]
+    for run in dead:
+        instance.report_run_failed(run, "The process of this run is gone; it was killed or its machine restarted.")
+    slots = instance.event_log_storage
+    for run_id in slots.get_concurrency_run_ids() if slots.supports_global_concurrency_limits else ():
+        holder = instance.get_run_by_id(run_id)
+        if holder is None or holder.is_finished:
+            slots.free_concurrency_slots_for_run(run_id)
+    return [run.run_id for run in dead]
+
+
+def busy_pools(instance: dg.DagsterInstance, pools: list[str]) -> list[str]:
+    """Those of the pools whose slots are all taken."""
+    slots = instance.event_log_storage
+    if not slots.supports_global_concurrency_limits:
+        return []
+    known = slots.get_concurrency_keys()
+    return [pool for pool in pools if pool in known and slots.get_concurrency_info(pool).active_slot_count > 0]
+
+
+def _is_dead(run: dg.DagsterRun) -> bool:
+    host, _, process = run.tags.get(PROCESS, "").partition("/")
+    if host != socket.gethostname():
+        return False
+    pid, _, started = process.partition("/")
+    try:
+        found = psutil.Process(int(pid))
+        return found.status() == psutil.STATUS_ZOMBIE or abs(found.create_time() - float(started)) > CLOCK_DRIFT_SECONDS
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _past_run(record: dg.RunRecord, stream: Stream) -> PastRun:
+    run = record.dagster_run
+    return PastRun(
+        first=stream.partitions.ordinal_of(run.tags[RANGE_START]),
+        last=stream.partitions.ordinal_of(run.tags[RANGE_END]),
+        watermark=run.tags[WATERMARK],
+        failed=run.status != dg.DagsterRunStatus.SUCCESS,
+        ended=_ended(record),
+    )
+
+
+def _ended(record: dg.RunRecord) -> datetime:
+    return datetime.fromtimestamp(record.end_time, UTC) if record.end_time else record.update_timestamp
+
+
+def _in_work(instance: dg.DagsterInstance, stream: Stream, table: str) -> Iterator[tuple[int, str]]:
+    for run in instance.get_runs(dg.RunsFilter(statuses=IN_WORK)):
+        if _works_on(run, stream, table):
+            for partition in _partitions_of(run, stream):
+                yield partition, run.run_id
+
+
+def _works_on(run: dg.DagsterRun, stream: Stream, table: str) -> bool:
+    if run.asset_selection:
+        return dg.AssetKey([stream.name, table]) in run.asset_selection
+    return run.job_name == repair_job_name(stream) and table in tables.DERIVED
+
+
+def _partitions_of(run: dg.DagsterRun, stream: Stream) -> range:
+    first = run.tags.get(RANGE_START) or run.tags.get(PARTITION)
+    last = run.tags.get(RANGE_END) or first
+    if first is None or last is None:
+        return range(0)
+    return range(stream.partitions.ordinal_of(first), stream.partitions.ordinal_of(last) + 1)

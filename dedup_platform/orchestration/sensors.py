@@ -1,0 +1,137 @@
+"""The two sensors of a stream: `new_input` (something waits at the source) and `late_partitions` (something is stale).
+
+Both ask what is so now and remember nothing, so a lost tick or a crashed run heals at the next one. They read metadata
+only: Spark never starts in a sensor.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from dedup_platform import tables
+from dedup_platform.ingest import Waiting
+from dedup_platform.lateness import TablePlan
+from dedup_platform.orchestration import runs
+from dedup_platform.orchestration.metadata import asset_key, written_with
+from dedup_platform.orchestration.partitions import last_known
+from dedup_platform.orchestration.triage import Held, Request, described, pause, triage
+from dedup_platform.platform import Platform
+from dedup_platform.printing import duration
+from dedup_platform.stream import Stream
+
+SECONDS_BETWEEN_TICKS = 15
+FILES_SHOWN = 20
+
+
+def stream_sensors(stream: Stream) -> list[dg.SensorDefinition]:
+    """The sensors of one stream, on unless somebody switched them off."""
+    return [_new_input(stream), _late_partitions(stream)]
+
+
+def _new_input(stream: Stream) -> dg.SensorDefinition:
+    @dg.sensor(
+        name=f"{stream.name}_new_input",
+        job_name=runs.ingest_job_name(stream),
+        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Starts {runs.ingest_job_name(stream)} when the source of {stream.name} has something new.",
+    )
+    def new_input(
+        context: dg.SensorEvaluationContext, platform: dg.ResourceParam[Platform]
+    ) -> dg.RunRequest | dg.SkipReason:
+        runs.bury_dead_runs(context.instance)
+        waiting = platform.waiting(stream.name)
+        if not waiting.files:
+            return dg.SkipReason("\n".join(["nothing new at the source", *_left_alone(waiting)]))
+        if run_id := runs.run_in_work(context.instance, runs.ingest_job_name(stream)):
+            return dg.SkipReason(f"{len(waiting.files)} files wait; run {run_id[:8]} ingests already")
+        ends = runs.tries_of_input(context.instance, stream, waiting.watermark)
+        due = ends[0] + pause(len(ends)) if ends else None
+        if due and datetime.now(UTC) < due:
+            return dg.SkipReason(
+                f"{len(waiting.files)} files wait; {len(ends)} runs in a row failed to take them in, "
+                f"the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
+            )
+        return dg.RunRequest(
+            run_key=f"{stream.name}/{waiting.watermark}/{len(ends)}", tags={runs.WATERMARK: waiting.watermark}
+        )
+
+    return new_input
+
+
+def _left_alone(waiting: Waiting) -> list[str]:
+    lines = [f"{path}: {reason}" for path, reason in waiting.reasons[:FILES_SHOWN]]
+    more = len(waiting.reasons) - len(lines)
+    return [*lines, f"and {more} more"] if more else lines
+
+
+def _late_partitions(stream: Stream) -> dg.SensorDefinition:
+    @dg.sensor(
+        name=f"{stream.name}_late_partitions",
+        job_name=runs.repair_job_name(stream),
+        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Starts {runs.repair_job_name(stream)} for the partitions of {stream.name} with stale cells.",
+    )
+    def late_partitions(
+        context: dg.SensorEvaluationContext, platform: dg.ResourceParam[Platform]
+    ) -> list[dg.RunRequest] | dg.SkipReason:
+        runs.bury_dead_runs(context.instance)
+        plans = platform.plan(stream.name)
+        decisions = list(_decisions(context.instance, stream, plans))
+        requests = [(table, decision) for table, decision in decisions if isinstance(decision, Request)]
+        notes = [
+            *described((decision for _, decision in decisions if isinstance(decision, Held)), stream.partitions.key),
+            *_not_ready(stream, plans),
+        ]
+        if not requests:
+            return dg.SkipReason("\n".join(notes) or "nothing is stale")
+        for note in notes:
+            context.log.info(note)
+        return [_run_request(stream, table, request) for table, request in requests[: stream.late.max_runs_per_tick]]
+
+    return late_partitions
+
+
+def _decisions(
+    instance: dg.DagsterInstance, stream: Stream, plans: list[TablePlan]
+) -> Iterator[tuple[str, Request | Held]]:
+    """For each table and planned run: what to ask for and what waits. A run also repairs the tables downstream."""
+    asked: dict[int, str] = {}
+    for plan in plans:
+        history = runs.history(instance, stream, plan.table)
+        history = replace(history, in_work={**asked, **history.in_work})
+        for planned in plan.runs:
+            for decision in triage(planned, history, last_known(stream), datetime.now(UTC)):
+                if isinstance(decision, Request):
+                    asked |= dict.fromkeys(decision.partitions, f"of {plan.table}")
+                yield plan.table, decision
+
+
+def _not_ready(stream: Stream, plans: list[TablePlan]) -> Iterator[str]:
+    for plan in plans:
+        cells = [stale for stale in plan.stale if not stale.ready]
+        if cells:
+            settle, max_delay = duration(stream.late.settle), duration(stream.late.max_delay)
+            yield (
+                f"{plan.table}: {len(cells)} stale cells wait until nothing new came for {settle} (late.settle), "
+                f"at most {max_delay} (late.max_delay)"
+            )
+
+
+def _run_request(stream: Stream, table: str, request: Request) -> dg.RunRequest:
+    downstream = tables.DERIVED[tables.DERIVED.index(table) :]
+    return dg.RunRequest(
+        run_key=f"{stream.name}/{request.key}",
+        asset_selection=[asset_key(stream, name) for each in downstream for name in written_with(each)],
+        tags={
+            runs.STREAM: stream.name,
+            runs.TABLE: table,
+            runs.CELLS: runs.STALE,
+            runs.WATERMARK: request.planned.watermark,
+            runs.REASON: request.planned.reason,
+            **runs.range_tags(stream, request.partitions),
+        },
+    )

@@ -1,0 +1,170 @@
+"""What the command line shows: tables for people, plain values for programs. Nothing is computed here but totals."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from itertools import groupby
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dedup_platform.demo import Score
+from dedup_platform.lateness import StaleCell, TablePlan
+from dedup_platform.platform import Status
+from dedup_platform.stream import Stream
+
+SHOWN = 10
+"""How many files that are left alone are listed."""
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output; times and durations (in seconds) are plain values."""
+    json.dump(value, sys.stdout, default=_plain, indent=2)
+    sys.stdout.write("\n")
+
+
+def print_streams(console: Console, streams: Iterable[Stream]) -> None:
+    """One line for each stream."""
+    table = _table("stream", "file", "source", "partitions", "timeout", "window", "attributes")
+    for stream in streams:
+        attributes = ", ".join(stream.attributes) or "none"
+        source = f"{stream.source.format}: {stream.source.root / stream.source.pattern}"
+        partitions = f"{stream.partitions.granularity}s from {stream.partitions.key(_first(stream))}"
+        window, timeout = duration(stream.deduplicate.window), duration(stream.sessions.timeout)
+        table.add_row(stream.name, stream.origin.name, source, partitions, timeout, window, attributes)
+    console.print(table)
+
+
+def print_plans(console: Console, plans: Sequence[tuple[Stream, TablePlan]]) -> None:
+    """What is stale and why, grouped by table and reason, and the runs that the policy asks for."""
+    table = _table("stream", "table", "reason", "", "cells#", "partitions", "rows waiting#", "for#")
+    for stream, plan in plans:
+        for (reason, ready), cells in groupby(sorted(plan.stale, key=_why), key=_why):
+            table.add_row(plan.stream, plan.table, reason, "ready" if ready else "waits", *_extent(stream, list(cells)))
+    if not table.row_count:
+        console.print("Nothing is stale.")
+        return
+    console.print(table)
+    for stream, plan in plans:
+        for run in plan.runs:
+            ends = span(stream, run.partitions)
+            console.print(
+                f"A run would repair {plan.stream}.{plan.table} in {ends} ({run.reason}) and what follows it."
+            )
+
+
+def print_status(console: Console, statuses: Iterable[Status]) -> None:
+    """Each stream's tables and its source."""
+    for status in statuses:
+        waiting = status.waiting
+        console.print(
+            f"[bold]{status.stream}[/bold]: {status.files_read:,} files read with {status.records_read:,} records, "
+            f"{status.rejected:,} of them rejected; {len(waiting.files):,} files wait, {len(waiting.changed):,} changed"
+        )
+        table = _table("table", "rows#", "cells#", "stale#", "files#", "size#", "snapshot#")
+        for each in status.tables:
+            numbers = [f"{number:,}" for number in (each.rows, each.cells, each.stale_cells, each.files)]
+            table.add_row(each.table, *numbers, size(each.bytes), str(each.snapshot_id))
+        if status.tables:
+            console.print(table)
+        for path, reason in waiting.reasons[:SHOWN]:
+            console.print(f"  {path}: {reason}", markup=False)
+        if len(waiting.reasons) > SHOWN:
+            console.print(f"  and {len(waiting.reasons) - SHOWN:,} more files that are left alone")
+
+
+def print_scores(console: Console, title: str, scores: Iterable[Score]) -> None:
+    """Found against expected, line by line."""
+    table = _table("", "found#", "truth#", "")
+    table.title = title
+    for score in scores:
+        sign = "[green]=[/green]" if score.right else "[red]differs[/red]"
+        table.add_row(score.name, _value(score.found), _value(score.expected), sign)
+    console.print(table)
+
+
+def plan_value(stream: Stream, plan: TablePlan) -> dict[str, Any]:
+    """A plan for programs, with partitions as keys."""
+    key = stream.partitions.key
+    stale = [asdict(cell) | {"partition": key(cell.cell.partition), "bucket": cell.cell.bucket} for cell in plan.stale]
+    for cell in stale:
+        del cell["cell"]
+    runs = [asdict(run) | {"partitions": [key(partition) for partition in run.partitions]} for run in plan.runs]
+    return {"stream": plan.stream, "table": plan.table, "stale": stale, "runs": runs}
+
+
+def status_value(status: Status) -> dict[str, Any]:
+    """A stream's status for programs."""
+    return {
+        "stream": status.stream,
+        "files_read": status.files_read,
+        "records_read": status.records_read,
+        "rejected": status.rejected,
+        "waiting": [file.path for file, _ in status.waiting.files],
+        "left_alone": [{"path": path, "reason": reason} for path, reason in status.waiting.reasons],
+        "tables": {table.table: {k: v for k, v in asdict(table).items() if k != "table"} for table in status.tables},
+    }
+
+
+def span(stream: Stream, partitions: Iterable[int]) -> str:
+    """`2026-01-03` or `2026-01-03 … 2026-01-05`."""
+    ordinals = sorted(partitions)
+    first, last = stream.partitions.key(ordinals[0]), stream.partitions.key(ordinals[-1])
+    return first if first == last else f"{first} … {last}"
+
+
+def duration(value: timedelta) -> str:
+    """As a stream file writes it, in the largest unit that is exact: `90m`, `36h`, `2d`."""
+    for unit, letter in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "m")):
+        if value and not value % unit:
+            return f"{value // unit}{letter}"
+    return f"{value.total_seconds():g}s"
+
+
+def size(number: int) -> str:
+    """Bytes for people: `1.2 MB`."""
+    value, unit = float(number), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def _table(*columns: str) -> Table:
+    """A table with these columns; numbers (`#` behind the name) stand to the right."""
+    table = Table(box=box.SIMPLE_HEAD, title_justify="left")
+    for column in columns:
+        table.add_column(column.removesuffix("#"), justify="right" if column.endswith("#") else "left", overflow="fold")
+    return table
+
+
+def _extent(stream: Stream, cells: Sequence[StaleCell]) -> tuple[str, str, str, str]:
+    longest = max(cell.waiting for cell in cells)
+    waiting = duration(timedelta(seconds=round(longest.total_seconds())))
+    rows = sum(cell.rows for cell in cells)
+    return f"{len(cells):,}", span(stream, (cell.cell.partition for cell in cells)), f"{rows:,}", waiting
+
+
+def _why(cell: StaleCell) -> tuple[str, bool]:
+    return cell.reason, cell.ready
+
+
+def _first(stream: Stream) -> int:
+    return stream.partitions.ordinal(stream.partitions.start)
+
+
+def _value(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)
