@@ -1,7 +1,8 @@
 """Takes in what the source has: rows and positions become one Iceberg commit, by compare-and-set (rule 1)."""
 
+import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,8 +15,10 @@ from dedup_platform.errors import ConservationError, SourceChangedError, Unknown
 from dedup_platform.lakehouse import Lakehouse, Staged
 from dedup_platform.lateness import Cell
 from dedup_platform.ledger import Head, Ledger, ReadFile
-from dedup_platform.sources.files import SourceFile, changed_while_reading, list_files, read_files
+from dedup_platform.sources.files import SourceFile, changed_while_reading, list_files, read_files, reading_failure
 from dedup_platform.stream import Stream
+
+_LOG = logging.getLogger(__name__)
 
 CELL_BYTES = 100 * 1024**2
 """A cell should not pass this; only then are more buckets worth their files (15 ms each)."""
@@ -124,22 +127,38 @@ class Ingest:
     def _append(self, stream: Stream, head: Head, files: Sequence[tuple[SourceFile, int]]) -> Commit:
         started = time.monotonic()
         name = new_receipt_name()
-        rows = read_files(self.lake.spark(), stream, files)
-        staged = self.lake.stage_append(stream, tables.RAW_EVENTS, head.snapshot_id, rows, {"receipt": name})
+        staged = self._stage(stream, head, files, name)
         try:
-            records = self._count_records(staged)
-            if changed := changed_while_reading([file for file, _ in files]):
-                raise SourceChangedError(
-                    f"{stream.name}: {', '.join(file.path for file in changed)} changed while being read; "
-                    "nothing was taken in. Run again when its writer is done."
-                )
+            records = self._count_records(staged) if staged else {}
+            unsettled = {file.path for file in changed_while_reading([file for file, _ in files])}
         except Exception:
-            self.lake.discard(staged)
+            self._discard(staged)
             raise
+        if staged is None or unsettled:
+            self._discard(staged)
+            return self._append(stream, head, _without(stream, files, unsettled))
         receipt: dict[str, object] = {"files": [_position(file, generation, records) for file, generation in files]}
         self._write_receipt(stream, head, name, receipt)
         self.lake.publish(staged)
         return self._commit(stream, staged, len(files), started)
+
+    def _stage(
+        self, stream: Stream, head: Head, files: Sequence[tuple[SourceFile, int]], receipt: str
+    ) -> Staged | None:
+        """The files' records, written but not published; None if a file could not be read as it was listed."""
+        rows = read_files(self.lake.spark(), stream, files)
+        try:
+            return self.lake.stage_append(stream, tables.RAW_EVENTS, head.snapshot_id, rows, {"receipt": receipt})
+        except Exception as error:
+            if failure := reading_failure(error):
+                if changed_while_reading([file for file, _ in files]):
+                    return None
+                raise failure from error
+            raise
+
+    def _discard(self, staged: Staged | None) -> None:
+        if staged:
+            self.lake.discard(staged)
 
     def _count_records(self, staged: Staged) -> dict[tuple[str, int], int]:
         """Records of each file and generation; rule 2: records read = rows appended, each at a place of its own."""
@@ -206,6 +225,18 @@ def _bounded(stream: Stream, files: Sequence[tuple[SourceFile, int]]) -> list[tu
             break
         batch.append((file, generation))
     return batch
+
+
+def _without(
+    stream: Stream, files: Sequence[tuple[SourceFile, int]], unsettled: Collection[str]
+) -> list[tuple[SourceFile, int]]:
+    """The files that can be read; those that are being written to must not hold up the others."""
+    rest = [(file, generation) for file, generation in files if file.path not in unsettled]
+    what = f"{stream.name}: {', '.join(sorted(unsettled))} changed or vanished while being read"
+    if not rest or not unsettled:
+        raise SourceChangedError(f"{what}; nothing of it was taken in. Run again when its writer is done.")
+    _LOG.warning("%s; left for a later run", what)
+    return rest
 
 
 def _position(file: SourceFile, generation: int, records: dict[tuple[str, int], int]) -> dict[str, object]:
