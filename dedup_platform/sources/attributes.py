@@ -4,16 +4,14 @@ import re
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from functools import lru_cache
 from math import inf, isfinite, nan
 from typing import Any
 
-from dedup_platform.sources.times import time_reader
+from dedup_platform.sources.times import remembering, time_reader
 from dedup_platform.stream import Attribute, decimal_of
 
 __all__ = ["attribute_reader"]
 
-_CACHED_TEXTS = 2**14
 _EXACT = Context(prec=76, traps=[Inexact, InvalidOperation])  # decimal(38,38) of a number below 10 ** 38
 _LONG = range(-(2**63), 2**63)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,4})?", re.ASCII | re.IGNORECASE)
@@ -35,8 +33,7 @@ def attribute_reader(attribute: Attribute) -> AttributeReader | None:
     """
     if attribute.type == "string":
         return None
-    read = _reader(attribute)
-    return lru_cache(_CACHED_TEXTS)(read)
+    return remembering(_reader(attribute), texts=2**14)
 
 
 def _reader(attribute: Attribute) -> AttributeReader:

@@ -83,6 +83,7 @@ def _members(file: BinaryIO, new_decoder: Callable[[], _Decoder]) -> Iterator[by
             seen += len(chunk)
             if seen > given:
                 yield chunk
+        raise  # bytewise it fails too, at the exact offset
 
 
 def _decode(file: BinaryIO, new_decoder: Callable[[], _Decoder], bytewise_from: int | None) -> Iterator[bytes]:

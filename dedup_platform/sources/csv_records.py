@@ -35,9 +35,8 @@ def csv_records(lines: Lines) -> Iterator[Record]:
     """The records of one file, without its header, each with its bytes without the line's end."""
     facts: dict[str, Any] = {"format": "csv"}
     rows = _rows(lines)
-    for payload, row in rows:
-        header = _header(payload, row)
-        facts["header"] = header
+    for payload, _ in rows:
+        facts["header"] = header = _header(payload)
         yield from _records(rows, header, facts)
     if lines.damage:
         yield damaged(lines.rest, lines.damage, **facts)
@@ -51,7 +50,8 @@ def csv_content(payload: bytes, header: Sequence[str] | None) -> Content:
     return _Columns(header).content(rows[0][2])
 
 
-def _header(payload: bytes, row: _Row) -> list[str] | None:
+def _header(payload: bytes) -> list[str] | None:
+    [(_, _, row)] = _parse(payload.splitlines(keepends=True), final=True)
     if row is None or len(payload) > _MAX_HEADER_BYTES:
         return None
     # A name in another encoding must not cost the other columns: it is no field that a stream can name.

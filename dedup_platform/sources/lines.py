@@ -27,12 +27,13 @@ class Lines:
         self.rest = b""
 
     def __iter__(self) -> Iterator[list[bytes]]:
-        tail, mark = b"", _BOM
-        while not self._ended:
+        tail, mark, was_cut = b"", _BOM, False
+        while was_cut or not self._ended:
             lines = self._block(tail).removeprefix(mark).splitlines(keepends=True)
             mark = b""
             tail = lines.pop() if lines and self._is_unfinished(lines[-1]) else b""
-            if len(tail) > MAX_RECORD_BYTES:
+            was_cut = len(tail) > MAX_RECORD_BYTES
+            if was_cut:
                 lines.append(tail)
                 tail = self._skip_line()
             if lines:

@@ -5,21 +5,23 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from dedup_platform.stream import EPOCH_UNITS
 
-__all__ = ["microseconds", "time_reader", "utc_datetime"]
+__all__ = ["microseconds", "remembering", "time_reader", "utc_datetime"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_CACHED_TEXTS = 2**16
+_SHORT = 64
 
 _ISO_8601 = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII | re.IGNORECASE
 )
 _NUMBER = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)
 
+Value = TypeVar("Value")
 TimeReader = Callable[[str], int | None]
 
 
@@ -34,7 +36,6 @@ def time_reader(time_format: str | None, timezone: str) -> TimeReader:
     zone: tzinfo = UTC if timezone == "UTC" else ZoneInfo(timezone)
     parse = _parse_iso_8601 if time_format is None else _strptime(time_format)
 
-    @lru_cache(_CACHED_TEXTS)
     def read(text: str) -> int | None:
         try:
             moment = parse(text)
@@ -44,7 +45,13 @@ def time_reader(time_format: str | None, timezone: str) -> TimeReader:
         except (ValueError, OverflowError):
             return None
 
-    return read
+    return remembering(read, texts=2**16)
+
+
+def remembering(read: Callable[[str], Value], texts: int) -> Callable[[str], Value]:
+    """`read` with a memory of the last `texts` short texts: values of events repeat."""
+    remember = lru_cache(texts)(read)
+    return lambda text: remember(text) if len(text) <= _SHORT else read(text)
 
 
 def microseconds(moment: datetime) -> int:

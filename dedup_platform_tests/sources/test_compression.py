@@ -1,0 +1,125 @@
+"""Compressed files give every byte before their damage, whatever the damage is."""
+
+import gzip
+import io
+import random
+
+import pytest
+import zstandard
+from hypothesis import given, settings, strategies as st
+
+from dedup_platform.sources.compression import DamageError, decompressed
+
+TEXT = b"".join(b"%d,%d\n" % (number, random.Random(number).getrandbits(64)) for number in range(20_000))
+GZIP = gzip.compress(TEXT)
+ZSTD = zstandard.ZstdCompressor(write_checksum=True).compress(TEXT)
+
+
+def read(content: bytes, name: str = "events.csv") -> tuple[bytes, DamageError | None]:
+    chunks: list[bytes] = []
+    try:
+        for chunk in decompressed(io.BytesIO(content), name):
+            chunks.append(chunk)
+    except DamageError as damage:
+        return b"".join(chunks), damage
+    return b"".join(chunks), None
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (TEXT, "events.csv"),
+        (GZIP, "events.csv.gz"),
+        (GZIP, "events.csv"),
+        (ZSTD, "events.csv.zst"),
+        (ZSTD, "events.csv.gz"),
+        (gzip.compress(TEXT[:100]) + gzip.compress(TEXT[100:]), "events.csv.gz"),
+        (gzip.compress(TEXT[:100]) + gzip.compress(b"") + gzip.compress(TEXT[100:]) + b"\0" * 5000, "events.csv.gz"),
+        (zstandard.compress(TEXT[:100]) + zstandard.compress(TEXT[100:]), "events.csv.zst"),
+        (b"\x50\x2a\x4d\x18\x03\0\0\0abc" + ZSTD, "events.csv.zst"),
+    ],
+)
+def test_the_first_bytes_decide(content: bytes, name: str) -> None:
+    assert read(content, name) == (TEXT, None)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("a.csv.gz", "gzip"), ("a.csv.GZ", "gzip"), ("a.csv.zst", "zstd")])
+@pytest.mark.parametrize("content", [b"", b"\x1f", b"id,at\n"])
+def test_a_name_that_promises_compression_is_held_to_it(name: str, kind: str, content: bytes) -> None:
+    given, damage = read(content, name)
+    assert given == b""
+    assert damage is not None
+    assert damage.args == (f"its name promises {kind}, but its first bytes are not {kind}'s", 0)
+
+
+def test_an_empty_file_is_empty() -> None:
+    assert read(b"") == (b"", None)
+
+
+@pytest.mark.parametrize(
+    ("content", "given", "reason", "offset"),
+    [
+        (GZIP[:-1], TEXT, "the compressed data ends too early", len(GZIP) - 1),
+        (
+            GZIP[:-8] + bytes(8),
+            TEXT,
+            "Error -3 while decompressing data: incorrect data check",
+            len(GZIP) - 5,
+        ),
+        (GZIP + b"\x1f\x8b", TEXT, "the compressed data ends too early", len(GZIP) + 2),
+        (
+            GZIP + b"garbage",
+            TEXT,
+            "Error -3 while decompressing data: incorrect header check",
+            len(GZIP) + 1,
+        ),
+        (ZSTD[:-1], TEXT, "the compressed data ends too early", len(ZSTD) - 1),
+    ],
+)
+def test_damage_at_the_end(content: bytes, given: bytes, reason: str, offset: int) -> None:
+    found, damage = read(content)
+    assert found == given
+    assert damage is not None
+    assert damage.args == (reason, offset)
+
+
+def test_a_wrong_checksum_of_zstd_is_damage_after_the_last_byte() -> None:
+    found, damage = read(ZSTD[:-1] + bytes([ZSTD[-1] ^ 1]))
+    assert found == TEXT
+    assert damage is not None
+
+
+def test_a_frame_that_asks_for_too_much_memory_is_damage() -> None:
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=28, enable_ldm=True)
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    found, damage = read(compressor.compress(TEXT) + compressor.flush(), "a.zst")
+    assert found == b""
+    assert damage is not None
+    assert "too much memory" in damage.reason
+
+
+@given(st.integers(0, len(GZIP) - 1))
+@settings(max_examples=60, deadline=None)
+def test_a_truncated_gzip_gives_what_zlib_can_give_and_says_so(length: int) -> None:
+    found, damage = read(GZIP[:length], "events.csv.gz")
+    assert damage is not None
+    assert TEXT.startswith(found)
+    # Deflate looks back at most 32 KiB and holds back less than a block of Huffman codes.
+    if length > 64 * 1024:
+        assert len(found) > len(TEXT) * length // len(GZIP) - 64 * 1024
+
+
+@given(st.integers(20, len(GZIP) - 1), st.integers(0, 7))
+@settings(max_examples=60, deadline=None)
+def test_a_flipped_bit_never_goes_unnoticed(place: int, bit: int) -> None:
+    broken = bytearray(GZIP)
+    broken[place] ^= 1 << bit
+    found, damage = read(bytes(broken))
+    assert damage is not None
+    assert damage.offset is not None
+    intact = _decoded_before(place)
+    assert found[: len(intact)] == intact
+
+
+def _decoded_before(place: int) -> bytes:
+    return read(GZIP[:place])[0]

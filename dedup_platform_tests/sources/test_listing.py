@@ -1,0 +1,179 @@
+"""What a source lists: files in order, and those that wait with their reasons."""
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dedup_platform.errors import SourceError
+from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files
+from dedup_platform_tests.sources.click_streams import click_stream
+
+NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)
+OLD = NOW - timedelta(hours=1)
+NOBODY = 65534
+
+
+def put(path: Path, content: bytes = b"id\n", modified: datetime = OLD) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    touch(path, modified)
+    return path
+
+
+def touch(path: Path, modified: datetime) -> None:
+    nanoseconds = (modified - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
+    os.utime(path, ns=(nanoseconds, nanoseconds))
+
+
+def listed(folder: Path, path: str = "*", settle: str = "2s") -> Listing:
+    return list_files(click_stream("csv", folder, path, settle), NOW)
+
+
+def ready(folder: Path, path: str) -> list[str]:
+    return [file.path for file in listed(folder, path).ready]
+
+
+def test_a_file_as_it_is_listed(tmp_path: Path) -> None:
+    moment = datetime(2024, 3, 1, 11, 0, 0, 123456, tzinfo=UTC)
+    location = put(tmp_path / "in" / "a.csv", b"id,at\n", moment)
+    [file] = listed(tmp_path, "*/a.csv").ready
+    assert file == SourceFile("in/a.csv", str(location), 6, f"6-{location.stat().st_mtime_ns:x}", moment)
+
+
+def test_the_order_is_by_time_and_then_by_path(tmp_path: Path) -> None:
+    put(tmp_path / "c.csv", modified=OLD - timedelta(microseconds=1))
+    put(tmp_path / "b.csv")
+    put(tmp_path / "a.csv")
+    assert ready(tmp_path, "*") == ["c.csv", "a.csv", "b.csv"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("*.csv", ["a.csv"]),
+        ("a.csv", ["a.csv"]),
+        ("none.csv", []),
+        ("?.csv", ["a.csv"]),
+        ("[b-z]/*", ["x/b.csv", "x/c.json"]),
+        ("*/*.csv", ["x/b.csv"]),
+        ("**/*.csv", ["a.csv", "x/b.csv", "x/y/z/d.csv"]),
+        ("x/**/*.csv", ["b.csv", "y/z/d.csv"]),
+        ("**/z/*", ["x/y/z/d.csv"]),
+        ("**/**/d.csv", ["x/y/z/d.csv"]),
+        ("**", ["a.csv", "x/b.csv", "x/c.json", "x/y/z/d.csv"]),
+    ],
+)
+def test_patterns(tmp_path: Path, pattern: str, expected: list[str]) -> None:
+    for path in ("a.csv", "x/b.csv", "x/c.json", "x/y/z/d.csv"):
+        put(tmp_path / path)
+    assert ready(tmp_path, pattern) == expected
+    assert listed(tmp_path, pattern).waiting == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        (".a.csv", "the name .a.csv begins with ."),
+        ("_a.csv", "the name _a.csv begins with _"),
+        ("a.csv.tmp", "the name a.csv.tmp ends in .tmp"),
+        (".cache/a.csv", "the name .cache begins with ."),
+        ("x/_temporary/0/a.csv", "the name _temporary begins with _"),
+        ("upload.tmp/a.csv", "the name upload.tmp ends in .tmp"),
+    ],
+)
+def test_unfinished_names_wait(tmp_path: Path, path: str, reason: str) -> None:
+    put(tmp_path / path)
+    assert listed(tmp_path, "**") == Listing((), ((path, reason),))
+
+
+def test_such_names_above_the_root_do_not_matter(tmp_path: Path) -> None:
+    put(tmp_path / "_in.tmp" / ".x" / "a.csv")
+    assert ready(tmp_path / "_in.tmp" / ".x", "*.csv") == ["a.csv"]
+
+
+@pytest.mark.parametrize(
+    ("age", "waits"),
+    [(timedelta(seconds=2), False), (timedelta(microseconds=1_999_999), True), (timedelta(hours=-1), True)],
+)
+def test_a_file_rests_before_it_is_read(tmp_path: Path, age: timedelta, waits: bool) -> None:
+    put(tmp_path / "a.csv", modified=NOW - age)
+    found = listed(tmp_path)
+    assert len(found.waiting) == waits
+    assert len(found.ready) == 1 - waits
+    if waits:
+        [(_, reason)] = found.waiting
+        assert reason == f"modified at {(NOW - age).isoformat()}; it may still be written until it rests for 0:00:02"
+
+
+def test_what_is_no_file_waits(tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "link.csv").symlink_to("nothing")
+    os.link(put(tmp_path / "a.csv"), bytes(tmp_path) + b"/latin\xe9.csv")
+    found = listed(tmp_path, "*.csv")
+    assert [file.path for file in found.ready] == ["a.csv"]
+    assert dict(found.waiting) == {
+        "folder.csv": "is a folder",
+        "pipe.csv": "is no regular file",
+        "link.csv": "is a link to nothing",
+        "latin\\xe9.csv": "the name is not UTF-8",
+    }
+
+
+def test_links_count_as_what_they_point_to_and_loops_end(tmp_path: Path) -> None:
+    put(tmp_path / "there" / "a.csv")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "file.csv").symlink_to(tmp_path / "there" / "a.csv")
+    (tmp_path / "in" / "folder").symlink_to(tmp_path / "there")
+    (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
+    assert ready(tmp_path / "in", "**/*.csv") == ["file.csv"]
+    assert ready(tmp_path / "in", "*/*.csv") == ["folder/a.csv", "loop/file.csv"]
+
+
+def test_a_missing_root_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"nowhere: the source's folder cannot be read: No such file or directory"):
+        listed(tmp_path / "nowhere")
+    put(tmp_path / "file")
+    with pytest.raises(SourceError, match="Not a directory"):
+        listed(tmp_path / "file")
+
+
+@pytest.fixture
+def as_nobody(tmp_path: Path) -> Iterator[None]:
+    """Lose the superuser's rights, to whom nothing is closed."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    os.seteuid(NOBODY)
+    yield
+    os.seteuid(0)
+
+
+def test_what_may_not_be_read_waits(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    put(tmp_path / "closed.csv").chmod(0)
+    put(tmp_path / "x" / "a.csv")
+    put(tmp_path / "open.csv")
+    (tmp_path / "x").chmod(0)
+    request.getfixturevalue("as_nobody")
+    found = listed(tmp_path, "**/*.csv")
+    assert [file.path for file in found.ready] == ["open.csv"]
+    assert dict(found.waiting) == {
+        "closed.csv": "cannot be read: permission denied",
+        "x/": "cannot be searched: Permission denied",
+    }
+
+
+def test_files_that_changed_while_they_were_read(tmp_path: Path) -> None:
+    for name in "abcde":
+        put(tmp_path / name)
+    files = listed(tmp_path).ready
+    put(tmp_path / "b", b"longer\n")
+    touch(tmp_path / "c", OLD + timedelta(microseconds=1))
+    (tmp_path / "d").unlink()
+    put(tmp_path / "e", b"id\n")
+    assert [file.path for file in changed_while_reading(files)] == ["b", "c", "d"]
