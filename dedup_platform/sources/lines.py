@@ -41,9 +41,9 @@ class Lines:
         self.rest = tail
 
     def _is_unfinished(self, line: bytes) -> bool:
-        if self._ended:
-            return self.damage is not None and not line.endswith((b"\n", b"\r"))
-        return not line.endswith(b"\n")  # the LF of a CRLF may follow in the next block
+        # A CRLF that two blocks share becomes a CR and a blank line, which is nothing.
+        may_go_on = not self._ended or self.damage is not None
+        return may_go_on and not line.endswith((b"\n", b"\r"))
 
     def _block(self, tail: bytes) -> bytes:
         """`tail` and at least as much again: so a long line is looked at a few times, not once a block."""

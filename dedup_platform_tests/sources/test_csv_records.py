@@ -139,6 +139,33 @@ def test_a_quote_left_open_cannot_swallow_more_than_a_record_may_hold(end: bytes
     assert len(found) == 1 + many + len(end) // 2
 
 
+def test_a_quote_left_open_does_not_hold_back_what_follows() -> None:
+    read_bytes = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal read_bytes
+        yield b'id,at\n1,"2\n'
+        while read_bytes < 10 * MAX_RECORD_BYTES:
+            read_bytes += MIB
+            yield (b"3," + b"4" * 1021 + b"\n") * 1024
+
+    assert next(csv_records(Lines(endless())))[:2] == (b'1,"2', BAD)
+    assert read_bytes < 4 * MAX_RECORD_BYTES
+
+
+def test_a_quoted_field_longer_than_a_record_counts_as_left_open() -> None:
+    lines = (b"x" * 1023 + b"\n") * (MAX_RECORD_BYTES // 1024)
+    found = rows(b'id,at\n1,"2\n' + lines + b'"\n5,6\n')
+    assert found[0] == (b'1,"2', BAD)
+    assert found[-1] == (b"5,6", ["5", "6"])
+    assert len(found) == lines.count(b"\n") + 3
+
+
+@pytest.mark.parametrize("payload", [b"", b"1,2\n3,4", b'1,"2'])
+def test_what_is_not_one_record_is_malformed(payload: bytes) -> None:
+    assert csv_content(payload, ["id", "at"]) == BAD
+
+
 @pytest.mark.parametrize(
     ("content", "complete", "rest"),
     [
