@@ -110,10 +110,7 @@ class EventDecoder:
             event_time = self._event_time(content, arrival)
             return (entity_id, event_id, event_time, arrival, *self._attribute_values(content), None)
         except RejectedError as rejected:
-            reason = rejected.reason
-        except RecursionError:
-            reason = MALFORMED_RECORD
-        return (None, None, None, arrival, *(None for _ in self._attributes), reason)
+            return (None, None, None, arrival, *(None for _ in self._attributes), rejected.reason)
 
     def _arrival_time(self, fields: Fields, delivery: Delivery) -> int:
         if isinstance(self._arrival, TimeField):

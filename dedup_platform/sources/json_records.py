@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from json.encoder import encode_basestring
 from typing import Any, NoReturn
 
@@ -18,6 +18,9 @@ from dedup_platform.sources.records import (
 )
 
 __all__ = ["Number", "canonical", "json_content", "json_records"]
+
+MAX_LEVELS = 100
+"""Objects and lists inside one another; a record with more is malformed (Python would stop somewhere beyond)."""
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -47,11 +50,11 @@ def json_content(payload: bytes) -> Content:
     try:
         text = payload.decode()
         content = _DECODER.decode(text)
-        if _SURROGATE.search(text):
-            canonical(content).encode()
     except (ValueError, RecursionError):  # UnicodeError and JSONDecodeError are ValueErrors
         return MALFORMED_RECORD
-    return content if isinstance(content, dict) else MALFORMED_RECORD
+    if not isinstance(content, dict) or _is_too_deep(content, text) or _has_half_characters(content, text):
+        return MALFORMED_RECORD
+    return content
 
 
 def canonical(value: Any) -> str:
@@ -65,6 +68,31 @@ def canonical(value: Any) -> str:
     if isinstance(value, str):
         return encode_basestring(value)
     return {True: "true", False: "false", None: "null"}[value]
+
+
+def _is_too_deep(content: Any, text: str) -> bool:
+    if text.count("{") + text.count("[") <= MAX_LEVELS:
+        return False
+    level = [content]
+    for _ in range(MAX_LEVELS):
+        level = [value for outer in level for value in _inner(outer)]
+    return any(isinstance(value, dict | list) for value in level)
+
+
+def _inner(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _has_half_characters(content: Any, text: str) -> bool:
+    if not _SURROGATE.search(text):
+        return False
+    try:
+        canonical(content).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -26,6 +26,13 @@ def chunks(content: bytes, size: int, damage: DamageError | None) -> Iterator[by
         raise damage
 
 
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
 LINES: dict[str, tuple[bytes, Any]] = {
     "object": (b'{"a": "x"}', {"a": "x"}),
     "empty object": (b"{}", {}),
@@ -58,6 +65,10 @@ LINES: dict[str, tuple[bytes, Any]] = {
     "half a surrogate pair": (rb'{"a": "\ud83d"}', BAD),
     "half a surrogate pair, in a name": (rb'{"\ude00": 1}', BAD),
     "UTF-16": ('{"a": 1}'.encode("utf-16"), BAD),
+    "100 levels": (b'{"a":' + b"[" * 99 + b"]" * 99 + b"}", {"a": nested(99)}),
+    "101 levels": (b'{"a":' + b"[" * 100 + b"]" * 100 + b"}", BAD),
+    "101 levels of objects": (b'{"a":' * 101 + b"1" + b"}" * 101, BAD),
+    "many brackets": (b'{"a":[' + b"[]," * 200 + b"[]]}", {"a": [[]] * 201}),
     "far too deep": (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", BAD),
 }
 
