@@ -2,40 +2,26 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+
+import yaml
 
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing.oracle import group
 from dedup_platform.testing.records import Record
 
-STREAM = """\
-name: {name}
-source: {{kind: files, path: {name}/*.json, format: json}}
-fields:
-  entity_id: entity
-  event_id: id
-  event_time: happened
-  arrival_time: arrived
-  attributes:
-    page: page
-    amount: {{field: amount, type: "decimal(12,2)"}}
-    quantity: {{field: quantity, type: long}}
-partitions: {{granularity: {granularity}, start: {start}}}
-buckets: {buckets}
-deduplicate: {{window: {window}}}
-sessions:
-  timeout: {timeout}
-  aggregates:
-    revenue: {{sum: amount}}
-    pages: {{count: page}}
-    total_quantity: {{sum: quantity}}
-    smallest: {{min: amount}}
-    largest: {{max: quantity}}
-    landing_page: {{first: page}}
-    exit_page: {{last: page}}
-"""
+ATTRIBUTES = {"page": "string", "amount": "decimal(12,2)", "quantity": "long"}
+AGGREGATES = {
+    "revenue": ("sum", "amount"),
+    "pages": ("count", "page"),
+    "total_quantity": ("sum", "quantity"),
+    "smallest": ("min", "amount"),
+    "largest": ("max", "quantity"),
+    "landing_page": ("first", "page"),
+    "exit_page": ("last", "page"),
+}
 
 
 def make_stream(
@@ -47,14 +33,35 @@ def make_stream(
     timeout: str = "30m",
     start: str = "2024-01-01",
     buckets: int = 1,
+    key: Sequence[str] = ("entity_id", "event_id"),
+    attributes: Mapping[str, str] = ATTRIBUTES,
+    aggregates: Mapping[str, tuple[str, str]] = AGGREGATES,
 ) -> Stream:
-    """A stream of the files that `write_batch` writes to `folder / name`, with every kind of aggregate."""
+    """A stream of the files that `write_batch` writes to `folder / name`.
+
+    `attributes`: name -> type; `aggregates`: name -> (function, attribute). All as a stream file would say it.
+    """
+    content = {
+        "name": name,
+        "source": {"kind": "files", "path": f"{name}/*.json", "format": "json"},
+        "fields": {
+            "entity_id": "entity",
+            "event_id": "id",
+            "event_time": "happened",
+            "arrival_time": "arrived",
+            "attributes": {column: {"field": column, "type": kind} for column, kind in attributes.items()},
+        },
+        "partitions": {"granularity": granularity, "start": start},
+        "buckets": buckets,
+        "deduplicate": {"key": list(key), "window": window},
+        "sessions": {
+            "timeout": timeout,
+            "aggregates": {column: {function: attribute} for column, (function, attribute) in aggregates.items()},
+        },
+    }
     (folder / name).mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.yaml"
-    path.write_text(
-        STREAM.format(name=name, granularity=granularity, window=window, timeout=timeout, start=start, buckets=buckets),
-        encoding="utf-8",
-    )
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     return load_stream(path)
 
 
