@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -29,13 +29,12 @@ def print_json(value: Any) -> None:
 
 def print_streams(console: Console, streams: Iterable[Stream]) -> None:
     """One line for each stream."""
-    table = _table("stream", "file", "source", "partitions", "timeout", "window", "attributes")
+    table = _table("stream", "partitions", "window", "timeout", "source~")
     for stream in streams:
-        attributes = ", ".join(stream.attributes) or "none"
         source = f"{stream.source.format}: {stream.source.root / stream.source.pattern}"
         partitions = f"{stream.partitions.granularity}s from {stream.partitions.key(_first(stream))}"
         window, timeout = duration(stream.deduplicate.window), duration(stream.sessions.timeout)
-        table.add_row(stream.name, stream.origin.name, source, partitions, timeout, window, attributes)
+        table.add_row(stream.name, partitions, window, timeout, source)
     console.print(table)
 
 
@@ -65,10 +64,10 @@ def print_status(console: Console, statuses: Iterable[Status]) -> None:
             f"[bold]{status.stream}[/bold]: {status.files_read:,} files read with {status.records_read:,} records, "
             f"{status.rejected:,} of them rejected; {len(waiting.files):,} files wait, {len(waiting.changed):,} changed"
         )
-        table = _table("table", "rows#", "cells#", "stale#", "files#", "size#", "snapshot#")
+        table = _table("table", "rows#", "cells#", "stale#", "files#", "size#")
         for each in status.tables:
             numbers = [f"{number:,}" for number in (each.rows, each.cells, each.stale_cells, each.files)]
-            table.add_row(each.table, *numbers, size(each.bytes), str(each.snapshot_id))
+            table.add_row(each.table, *numbers, size(each.bytes))
         if status.tables:
             console.print(table)
         for path, reason in waiting.reasons[:SHOWN]:
@@ -106,7 +105,8 @@ def status_value(status: Status) -> dict[str, Any]:
         "rejected": status.rejected,
         "waiting": [file.path for file, _ in status.waiting.files],
         "left_alone": [{"path": path, "reason": reason} for path, reason in status.waiting.reasons],
-        "tables": {table.table: {k: v for k, v in asdict(table).items() if k != "table"} for table in status.tables},
+        # As text: a snapshot id has more digits than the numbers of most readers of JSON.
+        "tables": {table.table: asdict(table) | {"snapshot_id": str(table.snapshot_id)} for table in status.tables},
     }
 
 
@@ -136,10 +136,12 @@ def size(number: int) -> str:
 
 
 def _table(*columns: str) -> Table:
-    """A table with these columns; numbers (`#` behind the name) stand to the right."""
+    """A table with these columns: numbers (`#` behind the name) stand to the right, long texts (`~`) are folded."""
     table = Table(box=box.SIMPLE_HEAD, title_justify="left")
     for column in columns:
-        table.add_column(column.removesuffix("#"), justify="right" if column.endswith("#") else "left", overflow="fold")
+        right, long = column.endswith("#"), column.endswith("~")
+        justify: Literal["left", "right"] = "right" if right else "left"
+        table.add_column(column.rstrip("#~"), justify=justify, overflow="fold", no_wrap=not long)
     return table
 
 

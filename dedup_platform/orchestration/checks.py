@@ -21,7 +21,7 @@ CHECKS = {
     },
     tables.SESSION_FRAGMENTS: {
         CONSERVATION: "The fragments hold as many events as there are with an entity.",
-        "gaps": "Fragments of an entity are further apart than the timeout.",
+        "gaps": "Fragments of an entity in one partition are further apart than the timeout.",
         "inside": "Every row lies inside its partition.",
     },
     tables.SESSIONS: {

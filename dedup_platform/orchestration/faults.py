@@ -33,18 +33,21 @@ def faults(platform: Platform, stream: Stream, table: str, partitions: Collectio
 def _marks(stream: Stream, table: str) -> dict[str, Column]:
     """Check -> whether a row breaks it."""
     time = F.col(tables.PARTITION_TIME[table])
-    marks = {"inside": partition_ordinal(time, stream.partitions.length) != _stored_in(stream, table)}
+    place = partition_ordinal(time, stream.partitions.length)
+    window, timeout = stream.deduplicate.window, stream.sessions.timeout
+    marks = {"inside": place != _stored_in(stream, table)}
     if table == tables.DEDUPLICATED_EVENTS:
-        marks["uniqueness"] = _follows(stream.deduplicate.key, time, time, stream.deduplicate.window)
+        marks["uniqueness"] = _follows([F.col(name) for name in stream.deduplicate.key], time, time, window)
+    elif table == tables.SESSION_FRAGMENTS:
+        # Fragments of neighbouring partitions may be as near as they like: stitching joins them.
+        marks["gaps"] = _follows([F.col("entity_id"), place], time, F.col("last_event_time"), timeout)
     else:
-        ends = F.col("last_event_time" if table == tables.SESSION_FRAGMENTS else "ended_at")
-        marks["gaps"] = _follows(("entity_id",), time, ends, stream.sessions.timeout)
-    if table == tables.SESSIONS:
+        marks["gaps"] = _follows([F.col("entity_id")], time, F.col("ended_at"), timeout)
         marks["uniqueness"] = F.count("*").over(Window.partitionBy("session_id")) > 1
     return marks
 
 
-def _follows(key: tuple[str, ...], start: Column, end: Column, within: timedelta) -> Column:
+def _follows(key: list[Column], start: Column, end: Column, within: timedelta) -> Column:
     """Whether a row starts at most `within` after the row of the same key before it ended."""
     before = F.lag(end).over(Window.partitionBy(*key).orderBy(start))
     return F.coalesce(F.unix_micros(start) - F.unix_micros(before) <= F.lit(microseconds(within)), F.lit(False))
@@ -52,8 +55,8 @@ def _follows(key: tuple[str, ...], start: Column, end: Column, within: timedelta
 
 def _near(rows: DataFrame, stream: Stream, table: str, partitions: Collection[int]) -> DataFrame:
     """The partitions and, before each, those that can hold the row that comes before one of theirs."""
-    distance = stream.deduplicate.window if table == tables.DEDUPLICATED_EVENTS else stream.sessions.timeout
-    before = reach(distance, stream.partitions.length)
+    distances = {tables.DEDUPLICATED_EVENTS: stream.deduplicate.window, tables.SESSIONS: stream.sessions.timeout}
+    before = reach(distances.get(table, timedelta(0)), stream.partitions.length)
     condition = F.lit(False)
     time = F.col(tables.PARTITION_TIME[table])
     for run in contiguous(near for partition in partitions for near in range(partition - before, partition + 1)):

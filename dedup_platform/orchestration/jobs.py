@@ -50,7 +50,7 @@ def _ingest(stream: Stream) -> dg.OpDefinition:
     @dg.op(name=f"{stream.name}__ingest", pool=pool(stream, tables.RAW_EVENTS), out=dg.Out(dg.Nothing))
     def ingest(context: dg.OpExecutionContext, platform: dg.ResourceParam[Platform]) -> None:
         report(context, platform, stream, tables.RAW_EVENTS, platform.ingest(stream.name))
-        context.instance.add_run_tags(context.run_id, {runs.INGESTED: "true"})
+        context.instance.add_run_tags(context.run.run_id, {runs.INGESTED: "true"})
 
     return ingest
 

@@ -107,7 +107,8 @@ def sentence(commit: Commit) -> str:
 
 
 def _metadata(commit: Commit, table: str, numbers: Mapping[str, float]) -> Metadata:
-    plotted = dict(numbers)
+    # A partition that was emptied has no cell, and so no number of rows either.
+    plotted = {"rows": 0, **numbers} if table in tables.DERIVED else dict(numbers)
     if table == tables.DUPLICATE_EVENTS:
         plotted["rows"] = plotted.pop("duplicates", 0)
     built_from = {f"built_from_{name}": str(snapshot_id) for name, snapshot_id in commit.built_from.items()}

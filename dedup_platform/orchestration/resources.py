@@ -33,8 +33,8 @@ def platform_resource(
 
     @dg.resource(required_resource_keys={"spark"}, description="The tables of all streams of this deployment.")
     def platform(context: dg.InitResourceContext) -> Platform:
-        if context.run_id and context.instance:
-            context.instance.add_run_tags(context.run_id, runs.this_process())
+        if context.run and context.instance:
+            context.instance.add_run_tags(context.run.run_id, runs.this_process())
         spark = context.resources.spark
         return Platform.open(settings, dict(streams), spark=lambda: spark.spark_session, clock=clock)
 

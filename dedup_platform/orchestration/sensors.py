@@ -6,7 +6,7 @@ only: Spark never starts in a sensor.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 import dagster as dg
 
@@ -49,7 +49,7 @@ def _new_input(stream: Stream) -> dg.SensorDefinition:
             return dg.SkipReason(f"{len(waiting.files)} files wait; run {run_id[:8]} ingests already")
         ends = runs.tries_of_input(context.instance, stream, waiting.watermark)
         due = ends[0] + pause(len(ends)) if ends else None
-        if due and datetime.now(UTC) < due:
+        if due and platform.clock() < due:
             return dg.SkipReason(
                 f"{len(waiting.files)} files wait; {len(ends)} runs in a row failed to take them in, "
                 f"the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
@@ -80,7 +80,7 @@ def _late_partitions(stream: Stream) -> dg.SensorDefinition:
     ) -> list[dg.RunRequest] | dg.SkipReason:
         runs.bury_dead_runs(context.instance)
         plans = platform.plan(stream.name)
-        decisions = list(_decisions(context.instance, stream, plans))
+        decisions = list(_decisions(context.instance, stream, plans, platform.clock()))
         requests = [(table, decision) for table, decision in decisions if isinstance(decision, Request)]
         notes = [
             *described((decision for _, decision in decisions if isinstance(decision, Held)), stream.partitions.key),
@@ -96,7 +96,7 @@ def _late_partitions(stream: Stream) -> dg.SensorDefinition:
 
 
 def _decisions(
-    instance: dg.DagsterInstance, stream: Stream, plans: list[TablePlan]
+    instance: dg.DagsterInstance, stream: Stream, plans: list[TablePlan], now: datetime
 ) -> Iterator[tuple[str, Request | Held]]:
     """For each table and planned run: what to ask for and what waits. A run also repairs the tables downstream."""
     asked: dict[int, str] = {}
@@ -104,7 +104,7 @@ def _decisions(
         history = runs.history(instance, stream, plan.table)
         history = replace(history, in_work={**asked, **history.in_work})
         for planned in plan.runs:
-            for decision in triage(planned, history, last_known(stream), datetime.now(UTC)):
+            for decision in triage(planned, history, last_known(stream), now):
                 if isinstance(decision, Request):
                     asked |= dict.fromkeys(decision.partitions, f"of {plan.table}")
                 yield plan.table, decision

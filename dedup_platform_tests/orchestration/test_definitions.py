@@ -1,0 +1,89 @@
+"""What a deployment's definitions contain, and that they load without a warning (warnings are errors in tests)."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from dedup_platform import tables
+from dedup_platform.orchestration.build import build_definitions
+from dedup_platform.orchestration.partitions import last_known, partitions_definition
+from dedup_platform.settings import Settings
+from dedup_platform.stream import Stream, load_stream
+from dedup_platform.testing import make_stream
+
+
+def with_late(stream: Stream, line: str) -> Stream:
+    stream.origin.write_text(f"{stream.origin.read_text()}late: {line}\n")
+    return load_stream(stream.origin)
+
+
+@pytest.fixture
+def two_streams(tmp_path: Path) -> dict[str, Stream]:
+    daily = with_late(make_stream(tmp_path, "daily"), "{max_partitions_per_run: 5}")
+    return {"daily": daily, "hourly": make_stream(tmp_path, "hourly", granularity="hour")}
+
+
+@pytest.fixture
+def definitions(tmp_path: Path, two_streams: dict[str, Stream]) -> dg.Definitions:
+    return build_definitions(Settings(home=tmp_path), two_streams)
+
+
+def test_every_stream_has_its_assets_jobs_and_sensors(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    keys = {f"{name}/{table}" for name in ("daily", "hourly") for table in tables.ALL}
+    assert {key.to_user_string() for key in graph.get_all_asset_keys()} == keys
+    assert {job.name for job in definitions.resolve_all_job_defs()} >= {
+        "daily_ingest",
+        "daily_repair",
+        "hourly_ingest",
+        "hourly_repair",
+    }
+    assert {each.name for each in definitions.sensors or ()} == {
+        "daily_new_input",
+        "daily_late_partitions",
+        "hourly_new_input",
+        "hourly_late_partitions",
+    }
+
+
+def test_sensors_work_without_being_switched_on(definitions: dg.Definitions) -> None:
+    for name in ("daily_new_input", "hourly_late_partitions"):
+        assert definitions.resolve_sensor_def(name).default_status == dg.DefaultSensorStatus.RUNNING
+
+
+def test_all_assets_of_a_stream_share_its_partitions_and_a_backfill_policy(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    nodes = [graph.get(dg.AssetKey(["daily", table])) for table in tables.ALL]
+    assert {node.partitions_def for node in nodes} == {nodes[0].partitions_def}
+    assert {node.backfill_policy for node in nodes} == {dg.BackfillPolicy.multi_run(5)}
+
+
+def test_each_table_has_a_pool_of_its_own_and_jobs_claim_the_same_ones(definitions: dg.Definitions) -> None:
+    written = [table for table in tables.ALL if table != tables.DUPLICATE_EVENTS]
+    pools = {f"daily.{table}" for table in written}
+    job = definitions.resolve_job_def("daily_ingest")
+    assert {pool for node in job.graph.node_defs for pool in node.pools} == pools
+    assert {pool for table in written for pool in definitions.resolve_assets_def(["daily", table]).op.pools} == pools
+
+
+@pytest.mark.parametrize("granularity", ["day", "hour"])
+@pytest.mark.parametrize("max_future", [timedelta(0), timedelta(minutes=10), timedelta(hours=30)])
+def test_partitions_reach_beyond_now_by_max_future(tmp_path: Path, granularity: str, max_future: timedelta) -> None:
+    stream = make_stream(tmp_path, granularity=granularity)
+    stream = with_late(stream, f"{{max_future: {max_future // timedelta(minutes=1)}m}}")
+    now = datetime.now(UTC)
+    assert last_known(stream) >= stream.partitions.ordinal(now + max_future)
+    assert last_known(stream) <= stream.partitions.ordinal(now + max_future) + 1
+    assert stream.partitions.key(last_known(stream)) in partitions_definition(stream).get_partition_keys()
+
+
+def test_a_stream_that_starts_in_the_future_has_no_partition_yet(tmp_path: Path) -> None:
+    assert last_known(make_stream(tmp_path, start="2999-01-01")) < make_stream(tmp_path, "b").partitions.ordinal(
+        datetime(2999, 1, 1, tzinfo=UTC)
+    )
+
+
+def test_no_streams_are_valid_definitions(tmp_path: Path) -> None:
+    dg.Definitions.validate_loadable(build_definitions(Settings(home=tmp_path), {}))
