@@ -1,0 +1,163 @@
+"""A run that is killed with SIGKILL at any step and started again ends with the rows of one that was never killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dedup_platform import tables
+from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS
+from dedup_platform.testing import HeldClock, Rules, histories, make_stream, write_batch
+from dedup_platform_tests.conftest import PROJECT
+from dedup_platform_tests.homes import Home, all_rows, references, stale
+
+FIRST_RUN = (f"before the first snapshot of {RAW_EVENTS}", f"after creating {RAW_EVENTS}")
+"""Steps that only a stream's first run takes: these crash in an empty home."""
+
+AMID_FILES = {f"amid the files of {table}": table for table in (RAW_EVENTS, DEDUPLICATED_EVENTS)}
+STEPS = (
+    *FIRST_RUN,
+    *AMID_FILES,
+    f"before the receipt of {RAW_EVENTS}",
+    *(f"{side} publishing {table}" for table in tables.ALL for side in ("before", "after")),
+    *(f"{side} {table}" for table in AMID_FILES.values() for side in ("amid the fold of", "after folding")),
+)
+LONGEST = 600
+"""Seconds after which a process that should have died, or a commit that should have come, is given up."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a crash left, and what the next run made of it."""
+
+    ended: int
+    said: str
+    left: dict[str, dict[str, int]]
+    """Table -> `main` or a staged branch -> snapshot."""
+    rows: dict[str, list[str]]
+    wrong: list[str]
+    stale: list[object]
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> "SimpleQueue[Home]":
+    """Two homes in which the first batch was taken in; the second one waits. Whoever takes one gives it back."""
+    folder = tmp_path_factory.mktemp("crashes")
+    stream = make_stream(folder, buckets=2, timeout="2h")
+    history = histories(3, 40, Rules.of(stream), stream.partitions.start, batches=2)
+    write_batch(stream, history.batches[0])
+    free: SimpleQueue[Home] = SimpleQueue()
+    for name in ("one", "two"):
+        home = Home(folder / name, stream, spark, HeldClock(history.now))
+        home.run()
+        home.keep()
+        free.put(home)
+    write_batch(stream, history.batches[1])
+    return free
+
+
+@pytest.fixture(scope="module")
+def never_killed(homes: "SimpleQueue[Home]") -> dict[str, list[str]]:
+    """The rows of a run that was never killed."""
+    home = homes.get()
+    rows = all_rows(home.run())
+    homes.put(home)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def outcomes(homes: "SimpleQueue[Home]", request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Outcome]]]:
+    """Every chosen step's crash, two at a time."""
+    request.getfixturevalue("never_killed")  # it needs a home too, and has to wait for none now
+    chosen = [item.callspec.params.get("step") for item in request.session.items if hasattr(item, "callspec")]
+    with ThreadPoolExecutor(max_workers=homes.qsize()) as executor:
+        yield {step: executor.submit(crash_and_run_again, homes, step) for step in STEPS if step in chosen}
+        executor.shutdown(cancel_futures=True)
+
+
+def crash_and_run_again(homes: "SimpleQueue[Home]", step: str) -> Outcome:
+    home = homes.get()
+    try:
+        home.clear() if step in FIRST_RUN else home.put_back()
+        ended, said = crash(home, step)
+        left = {table: references(home.platform(), table) for table in tables.ALL}
+        platform = home.run()
+        return Outcome(ended, said, left, all_rows(platform), platform.verify(home.stream.name), stale(platform))
+    finally:
+        homes.put(home)
+
+
+def crash(home: Home, step: str, victim: str = "all") -> tuple[int, str]:
+    """Start a process that kills itself at this step: how it ended, and what it said."""
+    log = home.folder / "log"
+    arguments = (home.path, home.stream.origin, home.clock.now.isoformat(), step, victim)
+    with log.open("w") as said:
+        process = subprocess.run(
+            [sys.executable, "-m", "dedup_platform_tests.crashes.child", *map(str, arguments)],
+            cwd=PROJECT,
+            # Compiling well is for processes that live longer.
+            env={**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            timeout=LONGEST,
+            check=False,
+        )
+    return process.returncode, log.read_text()
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_and_started_again_ends_with_the_same_rows(
+    step: str, outcomes: dict[str, Future[Outcome]], never_killed: dict[str, list[str]]
+) -> None:
+    outcome = outcomes[step].result()
+    assert outcome.ended == -signal.SIGKILL, f"it never came to {step!r}: {outcome.said}"
+    if step in AMID_FILES:
+        left = outcome.left[AMID_FILES[step]]
+        assert len(left) == 2, "a staged branch should be left"
+        assert set(left.values()) == {left["main"]}, "nothing should be committed to it yet"
+    assert outcome.rows == never_killed
+    assert outcome.wrong == []
+    assert outcome.stale == []
+
+
+@pytest.mark.timeout(3600)
+def test_a_dead_writers_java_process_that_wakes_up_after_newer_commits_changes_nothing(
+    homes: "SimpleQueue[Home]", never_killed: dict[str, list[str]]
+) -> None:
+    home = homes.get()
+    home.put_back()
+    ended, said = crash(home, f"amid the files of {RAW_EVENTS}", victim="python")
+    assert ended == -signal.SIGKILL, said
+    platform = home.run()
+    before = references(platform, RAW_EVENTS)
+    [branch] = before.keys() - {"main"}
+
+    wake(home.path / "java.pid")
+    deadline = time.monotonic() + LONGEST
+    while references(platform, RAW_EVENTS)[branch] == before[branch] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    (home.path / "java.pid").unlink()
+
+    after = references(platform, RAW_EVENTS)
+    assert after[branch] != before[branch], "it should have finished what it had begun"
+    assert after["main"] == before["main"]
+    platform = home.run()
+    assert all_rows(platform) == never_killed
+    assert platform.verify(home.stream.name) == []
+    homes.put(home)
+
+
+def wake(process: Path) -> None:
+    os.kill(int(process.read_text()), signal.SIGCONT)

@@ -1,0 +1,71 @@
+"""A home that tests spoil and put back.
+
+Iceberg's metadata holds absolute paths, so a home cannot be copied to another place; what was kept is put back to the
+same one.
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from dedup_platform import tables
+from dedup_platform.platform import Platform
+from dedup_platform.stream import Stream
+from dedup_platform.testing import HeldClock, temporary_platform
+
+
+@dataclass(frozen=True)
+class Home:
+    """The home of one stream's tables, in a folder of its own."""
+
+    folder: Path
+    stream: Stream
+    spark: SparkSession
+    clock: HeldClock
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "home"
+
+    def platform(self) -> Platform:
+        """A platform that remembers nothing from before, on the test's own Spark."""
+        return temporary_platform(self.path, self.stream, self.spark, self.clock)
+
+    def run(self) -> Platform:
+        """Take in and repair all that waits; returns the platform that did it."""
+        platform = self.platform()
+        platform.ingest(self.stream.name)
+        platform.repair(self.stream.name)
+        return platform
+
+    def keep(self) -> None:
+        """Let this be the state that `put_back` goes back to."""
+        shutil.copytree(self.path, self.folder / "kept")
+
+    def put_back(self) -> None:
+        self.clear()
+        shutil.copytree(self.folder / "kept", self.path)
+
+    def clear(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def all_rows(platform: Platform) -> dict[str, list[str]]:
+    """Table -> all its rows, as text and in order."""
+    [stream] = platform.streams
+    return {table: sorted(map(repr, platform.read(stream, table).toArrow().to_pylist())) for table in tables.ALL}
+
+
+def references(platform: Platform, table: str) -> dict[str, int]:
+    """Where `main` and the staged branches of a table are: at which snapshots. Empty if there is no such table."""
+    [stream] = platform.streams
+    loaded = platform.lake.catalog.load(stream, table)
+    return {name: at.snapshot_id for name, at in loaded.refs().items()} if loaded else {}
+
+
+def stale(platform: Platform) -> list[object]:
+    """All stale cells of all tables."""
+    [stream] = platform.streams
+    return [cell for plan in platform.plan(stream) for cell in plan.stale]
