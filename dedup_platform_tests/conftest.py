@@ -1,9 +1,11 @@
 """What all tests share: one Spark session a process, and the real data where it is at hand."""
 
+import json
 import os
 import shutil
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -44,6 +46,12 @@ def data_dir() -> Path:
 def cases() -> Path:
     """The folder of cases transcribed from other projects' tests, beside the folder of data."""
     return _folder_of_data("cases")
+
+
+@pytest.fixture(scope="session")
+def published_sessions(cases: Path) -> list[dict[str, Any]]:
+    """Events and the sessions that other engines' tests and manuals publish for them."""
+    return list(json.loads((cases / "session_cases.json").read_text(encoding="utf-8"))["cases"])
 
 
 def _folder_of_data(name: str) -> Path:

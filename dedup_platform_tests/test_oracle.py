@@ -1,17 +1,27 @@
 """The oracle at every boundary, on published cases, and against a second formulation of each rule."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import product
-from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from dedup_platform.testing import Expected, IdentityChanges, Record, Rules, Session, identity_changes, lay_out, oracle, record, utc
+from dedup_platform.testing import (
+    Expected,
+    IdentityChanges,
+    Record,
+    Rules,
+    Session,
+    identity_changes,
+    lay_out,
+    oracle,
+    record,
+    utc,
+)
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -20,7 +30,6 @@ TICK = timedelta(microseconds=1)
 NOON = utc("2024-03-01T12:00")
 MIDNIGHT = utc("2024-03-02")
 RULES = Rules(window=DAY, timeout=30 * MINUTE)
-CASES = json.loads((Path(__file__).parent / "cases" / "session_cases.json").read_text(encoding="utf-8"))["cases"]
 
 
 def offsets(records: Iterable[Record]) -> list[int]:
@@ -334,8 +343,12 @@ def test_an_unknown_aggregate_is_refused() -> None:
 # Published cases
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
-def test_published_sessions(case: dict) -> None:
+def test_published_sessions(published_sessions: list[dict[str, Any]]) -> None:
+    for case in published_sessions:
+        check_published(case)
+
+
+def check_published(case: dict[str, Any]) -> None:
     unit = {"s": timedelta(seconds=1), "ms": timedelta(milliseconds=1)}[case["unit"]]
     arrivals = [NOON + n * DAY for n in range(len(case["batches"]))]
     events = [
@@ -348,7 +361,7 @@ def test_published_sessions(case: dict) -> None:
     assert sorted(found) == sorted(
         (entity, NOON + first * unit, NOON + last * unit, count)
         for entity, first, last, count in case["expected_sessions"]
-    )
+    ), case["id"]
 
 
 # A second formulation: rule 3 over all pairs, rule 4 as connected components, rule 5 as the smallest arrival of each
