@@ -1,10 +1,10 @@
 """The planner: which cells are stale and why, what waits, what a commit must not cut, and how runs are packed."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dedup_platform.lateness import Cell, Change, Facts, Policy, Reason, contiguous, plan, reach
 
@@ -156,7 +156,7 @@ def test_the_same_input_has_the_same_watermark_and_newer_input_another() -> None
 def test_contiguous_ranges_hold_each_partition_once_and_are_as_long_as_can_be(partitions: set[int]) -> None:
     ranges = list(contiguous(partitions))
     assert [partition for each in ranges for partition in each] == sorted(partitions)
-    assert all(second[0] > first[-1] + 1 for first, second in zip(ranges, ranges[1:], strict=False))
+    assert all(second[0] > first[-1] + 1 for first, second in pairwise(ranges))
 
 
 @given(

@@ -126,7 +126,7 @@ def apart(case: str, records: Iterable[Record]) -> list[Record]:
 
 def raw(spark: SparkSession, stream: Stream, records: Iterable[Record]) -> DataFrame:
     schema = spark_schema(columns(stream, RAW_EVENTS))
-    rows = [vars(each) | each.attributes for each in records]
+    rows = [vars(each) | dict(each.attributes) for each in records]
     return spark.createDataFrame([[row.get(name) for name in schema.names] for row in rows], schema)
 
 
