@@ -64,7 +64,7 @@ def _read_double(text: str) -> float | None:
 def _decimal_reader(precision: int, scale: int) -> AttributeReader:
     def read(text: str) -> Decimal | None:
         number = _exact(text, scale)
-        return number if number is not None and (not number or number.adjusted() < precision - scale) else None
+        return number if number is not None and number.adjusted() < precision - scale else None
 
     return read
 

@@ -159,7 +159,7 @@ class EventDecoder:
         for name, read, reason in self._attributes:
             value = text_of(fields.get(name))
             if read is not None and value is not None:
-                parsed = read(value) if value else None
+                parsed = read(value)
                 if value and parsed is None:
                     raise RejectedError(reason)
                 value = parsed

@@ -47,7 +47,7 @@ def list_files(stream: Stream, now: datetime) -> Listing:
         found = problem or _examine(stream, path, now)
         if isinstance(found, SourceFile):
             ready.append(found)
-        elif found:
+        else:
             waiting[path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")] = found
     return Listing(tuple(sorted(ready, key=lambda file: (file.modified, file.path))), tuple(sorted(waiting.items())))
 
@@ -104,15 +104,13 @@ def _is_passed_by(entry: os.DirEntry[str], segment: str) -> bool:
     return segment == "*" and entry.is_dir()
 
 
-def _examine(stream: Stream, path: str, now: datetime) -> SourceFile | str | None:
-    """The file, or why it waits; None if it is gone."""
+def _examine(stream: Stream, path: str, now: datetime) -> SourceFile | str:
+    """The file, or why it waits."""
     if reason := _unfinished(path):
         return reason
     location = stream.source.root / path
     try:
         status = location.stat()
-    except FileNotFoundError:
-        return "is a link to nothing" if location.is_symlink() else None
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     modified = utc_datetime(status.st_mtime_ns // 1000)

@@ -118,7 +118,7 @@ def test_what_is_no_file_waits(tmp_path: Path) -> None:
     assert dict(found.waiting) == {
         "folder.csv": "is a folder",
         "pipe.csv": "is no regular file",
-        "link.csv": "is a link to nothing",
+        "link.csv": "cannot be read: No such file or directory",
         "latin\\xe9.csv": "the name is not UTF-8",
     }
 

@@ -62,8 +62,8 @@ def payloads(columns: Mapping[str, pa.Array]) -> list[str]:
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
 )
 def test_exact_texts(array: pa.Array, texts: list[str]) -> None:
-    with_null = pa.concat_arrays([array, pa.nulls(1, array.type)])
-    assert payloads({"a": with_null}) == [f'{{"a":{text}}}' for text in [*texts, "null"]]
+    with_null = pa.concat_arrays([pa.nulls(1, array.type), array])
+    assert payloads({"a": with_null}) == [f'{{"a":{text}}}' for text in ["null", *texts]]
 
 
 def test_a_dictionary_column_is_its_values() -> None:

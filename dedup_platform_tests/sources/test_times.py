@@ -95,3 +95,10 @@ def test_a_time_beyond_the_years_of_datetime_is_a_number_still() -> None:
 def test_every_microsecond_comes_back(moment: datetime) -> None:
     assert time_reader(None, "UTC")(moment.isoformat()) == microseconds(moment)
     assert utc_datetime(microseconds(moment)) == moment
+
+
+@given(st.integers(-(10**18), 10**18))
+def test_epochs_are_exact(moment: int) -> None:
+    sign, seconds, fraction = "-" * (moment < 0), *divmod(abs(moment), 1_000_000)
+    assert time_reader("epoch_s", "UTC")(f"{sign}{seconds}.{fraction:06}") == moment
+    assert time_reader("epoch_us", "UTC")(str(moment)) == moment
