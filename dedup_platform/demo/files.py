@@ -36,7 +36,7 @@ sessions:
     orders: {{count: amount}}
     landing_page: {{first: page}}
     exit_page: {{last: page}}
-late: {{grace: 1h, settle: 60s, max_delay: 15m, min_rows: 1, max_future: 10m}}
+late: {{grace: 1h, settle: 5s, max_delay: 15m, min_rows: 1, max_future: 10m}}
 """
 
 

@@ -91,7 +91,15 @@ def _follow_sensors(demo: Rehearsal, listener: Listener) -> None:
     """As Dagster's daemon does: ask the sensors again and again, here until nothing is stale."""
     from dedup_platform.orchestration.rehearsal import follow_sensors
 
-    while follow_sensors(demo.settings, demo.streams, demo.stream.name, listener) or _is_stale(demo):
+    said = set[str]()
+
+    def say_once(text: str) -> None:
+        if text not in said:
+            listener.say(text)
+        said.add(text)
+
+    patient = Listener(say_once, listener.done)
+    while follow_sensors(demo.settings, demo.streams, demo.stream.name, patient) or _is_stale(demo):
         time.sleep(1)
 
 

@@ -1,0 +1,94 @@
+"""What Dagster's records tell about runs: which are dead, and what that frees."""
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from dedup_platform.orchestration import runs
+from dedup_platform.orchestration.build import build_definitions
+from dedup_platform.orchestration.embedded import open_instance
+from dedup_platform.settings import Settings
+from dedup_platform.testing import make_stream
+
+
+@dg.op(pool="a.table")
+def step() -> None: ...
+
+
+@dg.job
+def job() -> None:
+    step()
+
+
+@pytest.fixture
+def instance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    with open_instance(Settings(home=tmp_path)) as opened:
+        yield opened
+
+
+def started(instance: dg.DagsterInstance, process: str) -> dg.DagsterRun:
+    """A run of this process that holds the slot of its pool."""
+    run = instance.create_run_for_job(job, tags={runs.PROCESS: process})
+    slots = instance.event_log_storage
+    slots.initialize_concurrency_limit_to_default("a.table")
+    assert slots.claim_concurrency_slot("a.table", run.run_id, "step").is_claimed
+    return run
+
+
+def label(process: psutil.Process, host: str | None = None, drift: float = 0.0) -> str:
+    return f"{host or socket.gethostname()}/{process.pid}/{process.create_time() + drift:.2f}"
+
+
+def is_buried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    buried = runs.bury_dead_runs(instance) == [run.run_id]
+    assert runs.busy_pools(instance, ["a.table", "b.table"]) == ([] if buried else ["a.table"])
+    return buried
+
+
+def test_a_run_whose_process_was_killed_is_failed_and_gives_its_slot_back(instance: dg.DagsterInstance) -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    run = started(instance, label(psutil.Process(process.pid)))
+    assert not is_buried(instance, run), "it lives"
+    process.kill()
+    # Not waited for yet: a zombie works no more.
+    assert is_buried(instance, run)
+    assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.FAILURE  # type: ignore[union-attr]
+    process.wait()
+
+
+def test_another_process_with_the_same_id_is_not_the_runs(instance: dg.DagsterInstance) -> None:
+    assert is_buried(instance, started(instance, label(psutil.Process(), drift=-3600)))
+
+
+def test_a_clock_that_was_set_a_little_does_not_kill(instance: dg.DagsterInstance) -> None:
+    assert not is_buried(instance, started(instance, label(psutil.Process(), drift=1.5)))
+
+
+def test_runs_of_other_machines_are_left_alone(instance: dg.DagsterInstance) -> None:
+    assert not is_buried(instance, started(instance, label(psutil.Process(), host="elsewhere", drift=-3600)))
+
+
+def test_slots_of_runs_that_ended_are_freed(instance: dg.DagsterInstance) -> None:
+    run = started(instance, label(psutil.Process()))
+    instance.report_run_failed(run)
+    assert runs.bury_dead_runs(instance) == []
+    assert runs.busy_pools(instance, ["a.table"]) == []
+
+
+def test_what_a_manual_run_works_on_is_in_work(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    stream = make_stream(tmp_path, "clicks")
+    definitions = build_definitions(Settings(home=tmp_path), {"clicks": stream})
+    instance.create_run_for_job(
+        definitions.resolve_implicit_global_asset_job_def(),
+        tags={runs.RANGE_START: "2024-03-01", runs.RANGE_END: "2024-03-02"},
+        asset_selection=frozenset({dg.AssetKey(["clicks", "sessions"])}),
+    )
+    first = stream.partitions.ordinal_of("2024-03-01")
+    assert set(runs.history(instance, stream, "sessions").in_work) == {first, first + 1}
+    assert not runs.history(instance, stream, "session_fragments").in_work

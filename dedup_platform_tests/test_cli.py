@@ -1,0 +1,158 @@
+"""The command line on small real data: what it prints, and what its exit codes mean."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+
+from dedup_platform import cli, errors
+from dedup_platform.settings import Settings
+from dedup_platform.stream import Stream
+from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
+
+
+class Line:
+    """The command line with the environment of this test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capfd = capfd
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """What it printed on standard output, or on standard error if `code` says that it must fail."""
+        self._capfd.readouterr()
+        self._monkeypatch.setattr(sys, "argv", ["dedup-platform", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = self._capfd.readouterr()
+        assert ended.value.code == code, f"{out}\n{err}"
+        return out if code in (0, cli.NOT_EQUAL) else err
+
+
+@pytest.fixture
+def line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], settings: Settings, tmp_path: Path
+) -> Line:
+    for name in ("DAGSTER_HOME", "DEDUP_PLATFORM_STREAMS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DEDUP_PLATFORM_HOME", str(settings.home))
+    monkeypatch.setenv("DEDUP_PLATFORM_SPARK_MASTER", "local[2]")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    return Line(monkeypatch, capfd)
+
+
+@pytest.fixture
+def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Stream:
+    made = make_stream(tmp_path, request.node.name[:60], start="2024-03-01")
+    monkeypatch.setenv("DEDUP_PLATFORM_STREAMS", str(made.origin))
+    return made
+
+
+def deliver(stream: Stream, name: str, *times: str) -> None:
+    records = [record("a", time, utc(time), page="/a,b", amount="1.50", quantity=1) for time in times]
+    write_batch(stream, lay_out(records, name))
+
+
+def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
+    deliver(stream, "first.json", "2024-03-01T23:50", "2024-03-02T00:10", "2024-03-03T12:00")
+    assert "1 files wait" in line("status")
+
+    [told] = json.loads(line("run", "--json"))
+    assert told["tables"]["sessions"]["rows"] == 2
+    assert "Nothing is stale" in line("plan")
+    assert json.loads(line("verify", stream.name, "--json")) == {stream.name: []}
+
+    line("export", stream.name, "sessions", "--to", "sessions.csv")
+    rows = list(csv.DictReader(StringIO(Path("sessions.csv").read_text())))
+    assert sorted(row["event_count"] for row in rows) == ["1", "2"]
+    assert list(csv.DictReader(StringIO(line("export", stream.name, "sessions", "--to", "-")))) == rows
+    line("export", stream.name, "raw_events", "--to", "raw.parquet")
+    assert pyarrow.parquet.read_table("raw.parquet").num_rows == 3
+    fragments = line("export", stream.name, "session_fragments", "--to", "-")
+    assert "first_arrived.source" in fragments.splitlines()[0]
+
+    changed = stream.source.root / "first.json"
+    changed.write_text(changed.read_text().replace("/a,b", "/changed"))
+    os.utime(changed, (1.6e9, 1.6e9))
+    assert "changed after it was read" in line("status")
+    assert "1 files accepted" in line("files", "accept", stream.name, "first.json")
+    assert json.loads(line("run", "--json"))[0]["tables"]["raw_events"]["rows"] == 6
+
+    name = f"lake.{stream.name}.sessions"
+    spark.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE event_count = 1")
+    printed = line("verify", stream.name, code=cli.NOT_EQUAL)
+    assert f"{stream.name}: differs" in printed
+    assert "sessions: should not be there" in printed
+
+
+def test_plan_tells_what_is_stale_and_runs_nothing(line: Line, stream: Stream, spark: SparkSession) -> None:
+    from dedup_platform.platform import Platform
+
+    settings = Settings(home=Path(os.environ["DEDUP_PLATFORM_HOME"]))
+    deliver(stream, "first.json", "2024-03-01T10:00", "2024-03-02T10:00")
+    Platform.open(settings, {stream.name: stream}, lambda: spark).ingest(stream.name)
+    for _ in range(2):
+        printed = line("plan")
+        assert "deduplicated_events" in printed
+        assert "2024-03-01 … 2024-03-02" in printed
+    [first, *_] = json.loads(line("plan", "--json"))
+    assert [cell["partition"] for cell in first["stale"]] == ["2024-03-01", "2024-03-02"]
+
+
+def test_check_shows_the_streams(line: Line, stream: Stream) -> None:
+    assert stream.name in line("check")
+    assert json.loads(line("check", "--json"))[0]["name"] == stream.name
+
+
+def test_a_wrong_stream_file_is_one_message_and_code_2(line: Line, stream: Stream) -> None:
+    stream.origin.write_text(stream.origin.read_text().replace("timeout: 30m", "timeout: soon"))
+    printed = line("check", code=2)
+    assert "sessions.timeout" in printed
+    assert "Traceback" not in printed
+    assert "Traceback" in line("--debug", "check", code=2)
+
+
+def test_what_is_missing_or_unknown_is_said_with_code_2(line: Line, stream: Stream) -> None:
+    assert "there is no stream named 'nobody'" in line("run", "--stream", "nobody", code=2)
+    assert "'nothing' is no table" in line("export", stream.name, "nothing", "--to", "-", code=2)
+    assert "must end in .csv or .parquet" in line("export", stream.name, "sessions", "--to", "a.xls", code=2)
+    os.environ.pop("DEDUP_PLATFORM_STREAMS")
+    assert "DEDUP_PLATFORM_STREAMS" in line("status", code=2)
+
+
+def test_an_export_before_the_first_run_fails_and_leaves_no_file(line: Line, stream: Stream, tmp_path: Path) -> None:
+    line("export", stream.name, "sessions", "--to", "out.csv", code=cli.FAILED)
+    assert not list(tmp_path.glob("*out.csv*"))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.StreamFileError("x"), 2),
+        (errors.ConflictError("x"), 3),
+        (errors.SourceChangedError("x"), 3),
+        (errors.IncompatibleChangeError("x"), 4),
+        (errors.ConservationError("x"), 4),
+        (errors.SourceError("x", "y"), 5),
+        (OSError("x"), 5),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_exit_codes(error: BaseException, code: int) -> None:
+    assert cli.exit_code(error) == code
+
+
+def test_the_console_script_documents_its_exit_codes() -> None:
+    script = Path(sys.executable).with_name("dedup-platform")
+    shown = subprocess.run([str(script), "--help"], capture_output=True, text=True, check=True).stdout
+    assert all(f"{code}  " in shown for code in range(6))
+    for command in ("check", "run", "plan", "status", "export", "verify", "demo", "files"):
+        assert command in shown
