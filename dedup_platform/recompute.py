@@ -5,8 +5,9 @@ Whoever loses a race to another writer gets ConflictError, and nothing was writt
 """
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, functions as F
@@ -19,8 +20,8 @@ from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import Lakehouse, Staged
 from dedup_platform.lateness import NO_ENTITY, Cell, Facts, reach
 from dedup_platform.ledger import CellSize, Head, Ledger
-from dedup_platform.replacement import replacement
-from dedup_platform.stages.deduplicated import deduplicate
+from dedup_platform.replacement import Target, replacements
+from dedup_platform.stages.deduplicated import beaten, judge, kept
 from dedup_platform.stages.fragments import fragment
 from dedup_platform.stream import Stream
 from dedup_platform.tables import (
@@ -100,30 +101,32 @@ class Recompute:
     # One step for each table
 
     def _deduplicate(self, build: Build, cells: Cells) -> Commit:
-        cells = with_linked(self.lake, build.stream, build.source, build.facts, cells)
-        around = reach(build.stream.deduplicate.window, build.stream.partitions.length)
-        result = deduplicate(self.lake.read(build.stream, RAW_EVENTS, build.source, grown(cells, around)), build.stream)
-        with (
-            self._replacement(build, DUPLICATE_EVENTS, result.duplicates, cells) as duplicates,
-            self._replacement(build, DEDUPLICATED_EVENTS, result.events, cells) as events,
-        ):
-            beaten = duplicates.stage({"reason": build.reason}) if duplicates.changed else None
-            pair = beaten.snapshot_id if beaten else build.heads[DUPLICATE_EVENTS].snapshot_id
+        stream = build.stream
+        cells = with_linked(self.lake, stream, build.source, build.facts, cells)
+        around = reach(stream.deduplicate.window, stream.partitions.length)
+        verdicts = judge(self.lake.read(stream, RAW_EVENTS, build.source, grown(cells, around)), stream)
+        targets = [
+            self._target(build, DUPLICATE_EVENTS, beaten),
+            self._target(build, DEDUPLICATED_EVENTS, partial(kept, stream=stream)),
+        ]
+        with replacements(self.lake, stream, verdicts, cells, targets) as (duplicates, events):
+            losers = duplicates.stage({"reason": build.reason}) if duplicates.changed else None
+            pair = losers.snapshot_id if losers else build.heads[DUPLICATE_EVENTS].snapshot_id
             receipt = self._receipt(build, cells, events.changed)
-            kept = events.stage(self._properties(build, receipt) | {"duplicates-snapshot": str(pair)})
-            self._check_cells(build, cells, duplicates.rows_after(beaten), events.rows_after(kept), [kept, beaten])
+            staged = events.stage(self._properties(build, receipt) | {"duplicates-snapshot": str(pair)})
+            self._check_cells(build, cells, duplicates.rows_after(losers), events.rows_after(staged), [staged, losers])
         # The duplicates go first: the events' commit names them, and readers follow that pair.
-        if beaten:
-            self.lake.publish(beaten)
-        return self._publish(build, kept, receipt, cells, events.changed | duplicates.changed, beaten)
+        if losers:
+            self.lake.publish(losers)
+        return self._publish(build, staged, receipt, cells, events.changed | duplicates.changed, losers)
 
     def _fragment(self, build: Build, cells: Cells) -> Commit:
         stream = build.stream
-        events = self.lake.read(stream, DEDUPLICATED_EVENTS, build.source, cells)
-        with self._replacement(build, SESSION_FRAGMENTS, fragment(events, stream), cells) as fragments:
+        rows = fragment(self.lake.read(stream, DEDUPLICATED_EVENTS, build.source, cells), stream)
+        with replacements(self.lake, stream, rows, cells, [self._target(build, SESSION_FRAGMENTS)]) as (fragments,):
             receipt = self._receipt(build, cells, fragments.changed)
             staged = fragments.stage(self._properties(build, receipt))
-        before, after = self._count_events(build, staged, fragments.changed)
+        before, after = fragments.count_events(staged)
         sizes = self.ledger.sizes(stream.name, DEDUPLICATED_EVENTS)
         inside = sum(sizes[cell].rows for cell in fragments.changed if cell in sizes)
         self._balance(build, [staged], after == inside, f"{inside} events, but fragments of {after}")
@@ -133,23 +136,23 @@ class Recompute:
     def _sessionize(self, build: Build, cells: Cells) -> Commit:
         stream = build.stream
         widened = with_sessions(self.lake, stream, build.source, build.base, build.facts, cells)
-        with self._replacement(build, SESSIONS, widened.sessions, widened.cells) as sessions:
-            receipt = self._receipt(build, widened.cells, sessions.changed)
+        cells, target = widened.cells, self._target(build, SESSIONS)
+        with replacements(self.lake, stream, widened.sessions, cells, [target]) as (sessions,):
+            receipt = self._receipt(build, cells, sessions.changed)
             staged = sessions.stage(self._properties(build, receipt))
-        before, after = self._count_events(build, staged, sessions.changed)
+        before, after = sessions.count_events(staged)
         total = receipt["events"] = self._total_events(build, SESSIONS) - before + after
-        if build.facts.changes.keys() <= widened.cells:
+        if build.facts.changes.keys() <= cells:
             expected = self._total_events(build, SESSION_FRAGMENTS)
             self._balance(
                 build, [staged], total == expected, f"fragments of {expected} events, but sessions of {total}"
             )
-        return self._publish(build, staged, receipt, widened.cells, sessions.changed)
+        return self._publish(build, staged, receipt, cells, sessions.changed)
 
     # What all steps share
 
-    def _replacement(self, build: Build, table: str, rows: DataFrame, cells: Cells) -> Any:
-        sizes = self.ledger.sizes(build.stream.name, table)
-        return replacement(self.lake, build.stream, table, build.heads[table].snapshot_id, rows, cells, sizes)
+    def _target(self, build: Build, table: str, *select: Callable[[DataFrame], DataFrame]) -> Target:
+        return Target(table, build.heads[table].snapshot_id, self.ledger.sizes(build.stream.name, table), *select)
 
     def _receipt(self, build: Build, checked: Cells, rewritten: Cells) -> dict[str, Any]:
         source = INPUT_OF[build.table]
@@ -228,16 +231,6 @@ class Recompute:
                 f"{build.stream.name}: another writer committed while {build.table} was built. Run again."
             )
         raise ConservationError(f"{build.stream.name}.{build.table}: {found}. Nothing was published.")
-
-    def _count_events(self, build: Build, staged: Staged, cells: Cells) -> tuple[int, int]:
-        """The events in these cells of a table of fragments or sessions, before and after."""
-        if not cells:
-            return 0, 0
-        before, after = (
-            self.lake.read(build.stream, build.table, snapshot, cells).agg(F.sum("event_count")).collect()[0][0] or 0
-            for snapshot in (staged.base, staged.snapshot_id)
-        )
-        return before, after
 
     def _total_events(self, build: Build, table: str) -> int:
         """The events in all fragments or sessions, as the newest receipt says; counted if that is lost."""

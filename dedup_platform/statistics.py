@@ -58,16 +58,16 @@ def _add_verdicts(numbers: Numbers, lake: Lakehouse, ledger: Ledger, stream: Str
     place = partition_ordinal(F.col("event_time"), length).alias("partition")
     closes = (F.col("partition") + 1) * F.lit(microseconds(length)) + F.lit(microseconds(stream.late.grace))
     events = lake.read(stream, DEDUPLICATED_EVENTS, heads[DEDUPLICATED_EVENTS], cells)
-    lateness = events.select(place, "arrival_time").select(
-        "partition", (F.unix_micros("arrival_time") - closes).alias("late")
-    )
+    lateness = events.select(place, F.unix_micros("arrival_time").alias("arrival"), F.lit(0).alias("conflict"))
+    duplicates = lake.read(stream, DUPLICATE_EVENTS, heads[DUPLICATE_EVENTS], cells).where("kind = 'conflict'")
+    conflicts = duplicates.select(place, F.lit(None).cast("long").alias("arrival"), F.lit(1).alias("conflict"))
+    late = F.col("arrival") - closes
     for row in (
-        lateness.groupBy("partition")
-        .agg(F.count_if(F.col("late") > 0).alias("late_rows"), F.max("late").alias("longest"))
+        lateness.unionByName(conflicts)
+        .groupBy("partition")
+        .agg(F.count_if(late > 0).alias("late"), F.max(late).alias("longest"), F.sum("conflict").alias("conflicts"))
         .collect()
     ):
-        numbers[row.partition]["late_rows"] = row.late_rows
-        numbers[row.partition]["longest_lateness_seconds"] = max(row.longest, 0) / 1_000_000
-    duplicates = lake.read(stream, DUPLICATE_EVENTS, heads[DUPLICATE_EVENTS], cells)
-    for row in duplicates.where("kind = 'conflict'").groupBy(place).count().collect():
-        numbers[row.partition]["conflicts"] = row["count"]
+        numbers[row.partition]["late_rows"] = row.late
+        numbers[row.partition]["longest_lateness_seconds"] = max(row.longest or 0, 0) / 1_000_000
+        numbers[row.partition]["conflicts"] = row.conflicts

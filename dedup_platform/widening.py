@@ -72,10 +72,8 @@ def with_sessions(
     while True:
         fragments = lake.read(stream, SESSION_FRAGMENTS, fragments_snapshot, read)
         sessions = _with_bucket(stitch(fragments, stream), lake, stream)
-        now = _collect_spans(sessions, stream)
-        cells = (
-            changed | _spanned(now, changed) | _spanned(_old_spans(lake, stream, sessions_snapshot, changed), changed)
-        )
+        now, before = _collect_spans(sessions, _overlapping(lake, stream, sessions_snapshot, changed), stream)
+        cells = changed | _spanned(now, changed) | _spanned(before, changed)
         more = frozenset(cells & pending)
         needed = grown(cells | _spanned(now, cells), step)
         if more <= changed and needed <= read:
@@ -86,20 +84,25 @@ def with_sessions(
         read |= grown(needed, step)
 
 
-def _old_spans(lake: Lakehouse, stream: Stream, snapshot: int, changed: Cells) -> set[Span]:
+def _overlapping(lake: Lakehouse, stream: Stream, snapshot: int, changed: Cells) -> DataFrame:
+    """The sessions of the table that lie at least partly between the first and the last of these cells."""
     first = stream.partitions.start_of(min(cell.partition for cell in changed))
     end = stream.partitions.start_of(max(cell.partition for cell in changed) + 1)
     overlapping = (F.col("started_at") < F.lit(end)) & (F.col("ended_at") >= F.lit(first))
-    sessions = lake.read(stream, SESSIONS, snapshot).where(overlapping)
-    return _collect_spans(_with_bucket(sessions, lake, stream), stream)
+    return _with_bucket(lake.read(stream, SESSIONS, snapshot).where(overlapping), lake, stream)
 
 
 def _with_bucket(sessions: DataFrame, lake: Lakehouse, stream: Stream) -> DataFrame:
     return sessions.withColumn("bucket", bucket(lake.buckets(stream), CATALOG))
 
 
-def _collect_spans(sessions: DataFrame, stream: Stream) -> set[Span]:
-    return {(row.bucket, row.first, row.last) for row in spans(sessions, stream).collect()}
+def _collect_spans(now: DataFrame, before: DataFrame, stream: Stream) -> tuple[set[Span], set[Span]]:
+    """The spans of sessions as they are and as they were, in one job."""
+    marked = [spans(sessions, stream).withColumn("is_now", F.lit(sessions is now)) for sessions in (now, before)]
+    found: dict[bool, set[Span]] = {True: set(), False: set()}
+    for row in marked[0].unionByName(marked[1]).collect():
+        found[row.is_now].add((row.bucket, row.first, row.last))
+    return found[True], found[False]
 
 
 def _spanned(spans_found: set[Span], cells: Cells) -> Cells:

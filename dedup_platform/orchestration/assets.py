@@ -12,7 +12,6 @@ from dedup_platform.orchestration.metadata import (
     asset_key,
     chosen_partitions,
     report,
-    reported_partitions,
     results,
     written_with,
 )
@@ -81,7 +80,7 @@ def _commits(context: dg.AssetExecutionContext, platform: Platform, stream: Stre
         yield from platform.ingest(stream.name)
         return
     chosen = chosen_partitions(context, stream)
-    linked = reported_partitions(context, stream, tables.INPUT_OF[table]) - chosen
+    linked = runs.reported(context.instance, context.run.run_id, stream, tables.INPUT_OF[table]) - chosen
     if context.run.tags.get(runs.CELLS) == runs.STALE:
         yield platform.recompute_stale(stream.name, table, chosen | linked)
         return

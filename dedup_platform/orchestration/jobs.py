@@ -7,7 +7,7 @@ import dagster as dg
 from dedup_platform import tables
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.assets import pool
-from dedup_platform.orchestration.metadata import asset_key, report, reported_partitions
+from dedup_platform.orchestration.metadata import asset_key, report
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 
@@ -77,7 +77,7 @@ def _ready(context: dg.OpExecutionContext, platform: Platform, stream: Stream, t
     Whatever this run wrote itself is passed on at once. What it ingested is held back while the stream's policy says to
     wait, and where earlier repairs failed: those partitions are the late_partitions sensor's, which tries them apart.
     """
-    touched = reported_partitions(context, stream, tables.INPUT_OF[table])
+    touched = runs.reported(context.instance, context.run.run_id, stream, tables.INPUT_OF[table])
     if tables.INPUT_OF[table] != tables.RAW_EVENTS:
         return touched
     history = runs.history(context.instance, stream, table)

@@ -92,14 +92,6 @@ def chosen_partitions(context: Context, stream: Stream) -> set[int]:
     return set(ordinals(stream, context.partition_keys)) if context.has_partition_key_range else set()
 
 
-def reported_partitions(context: Context, stream: Stream, table: str) -> set[int]:
-    """The partitions of a table that this run has reported so far."""
-    kind = dg.DagsterEventType.ASSET_MATERIALIZATION
-    found = context.instance.get_records_for_run(context.run.run_id, of_type=kind).records
-    keys = [record.partition_key for record in found if record.asset_key == asset_key(stream, table)]
-    return set(ordinals(stream, filter(None, keys)))
-
-
 def sentence(commit: Commit) -> str:
     """What a commit did, for people: `sessions: 2 of 14 cells rewritten, 812 rows, 1.2 s (late)`."""
     cells = f"{len(commit.cells_rewritten)} of {len(commit.cells_checked)} cells rewritten"

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -10,6 +10,7 @@ import dagster as dg
 import psutil  # type: ignore[import-untyped]
 
 from dedup_platform import tables
+from dedup_platform.orchestration.partitions import ordinals
 from dedup_platform.orchestration.triage import History, PastRun
 from dedup_platform.stream import Stream
 
@@ -82,6 +83,14 @@ def tries_of_input(instance: dg.DagsterInstance, stream: Stream, watermark: str)
     return ends
 
 
+def reported(instance: dg.DagsterInstance, run_id: str, stream: Stream, table: str) -> set[int]:
+    """The partitions of a table that a run has reported so far."""
+    kind = dg.DagsterEventType.ASSET_MATERIALIZATION
+    found = instance.get_records_for_run(run_id, of_type=kind).records
+    key = dg.AssetKey([stream.name, table])
+    return set(ordinals(stream, [each.partition_key for each in found if each.asset_key == key and each.partition_key]))
+
+
 def run_in_work(instance: dg.DagsterInstance, job_name: str) -> str | None:
     """The id of a queued or running run of this job, None if there is none."""
     return next((run.run_id for run in instance.get_runs(dg.RunsFilter(job_name=job_name, statuses=IN_WORK))), None)
@@ -146,9 +155,12 @@ def _ended(record: dg.RunRecord) -> datetime:
 
 def _in_work(instance: dg.DagsterInstance, stream: Stream, table: str) -> Iterator[tuple[int, str]]:
     for run in instance.get_runs(dg.RunsFilter(statuses=IN_WORK)):
-        if _works_on(run, stream, table):
-            for partition in _partitions_of(run, stream):
-                yield partition, run.run_id
+        if run.job_name == ingest_job_name(stream):
+            # It goes on into the repair of what it touched.
+            partitions: Iterable[int] = reported(instance, run.run_id, stream, tables.RAW_EVENTS)
+        else:
+            partitions = _partitions_of(run, stream) if _works_on(run, stream, table) else ()
+        yield from ((partition, run.run_id) for partition in partitions)
 
 
 def _works_on(run: dg.DagsterRun, stream: Stream, table: str) -> bool:

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window, functions as F
 
 from dedup_platform.stages.cells import microseconds, partition_ordinal
 from dedup_platform.stream import Stream
-from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, column_names
+from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, DEDUPLICATED_EVENTS, column_names
 
 VERSION = 1
 """Raised whenever the same settings would give other rows: every cell built by an older version is then stale."""
@@ -26,23 +26,35 @@ class Deduplicated(NamedTuple):
 
 
 def deduplicate(records: DataFrame, stream: Stream) -> Deduplicated:
-    """Split accepted records (columns of `raw_events`) into those that nothing beats and those that something does.
+    """Split accepted records (columns of `raw_events`) into those that nothing beats and those that something does."""
+    verdicts = judge(records, stream)
+    return Deduplicated(kept(verdicts, stream), beaten(verdicts))
+
+
+def judge(records: DataFrame, stream: Stream) -> DataFrame:
+    """The same records with the columns of `duplicate_events`; `kind` and `winner_*` are null where nothing beats them.
 
     For each record whose verdict matters, `records` must hold every record within the window of it.
     """
     place = [*stream.deduplicate.key, "event_time"]
     judged = _null_safe_join(records, _winners(records, stream), place, "left")
-    beaten = F.col("winner").isNotNull() & (_arrival_order() != F.struct(*(f"winner.{c}" for c in ARRIVAL_ORDER)))
+    is_beaten = F.col("winner").isNotNull() & (_arrival_order() != F.struct(*(f"winner.{c}" for c in ARRIVAL_ORDER)))
     same = _typed(stream).eqNullSafe(F.col("winner.typed"))
-    duplicates = judged.where(beaten).select(
-        "*",
-        F.when(same, "copy").otherwise("conflict").alias("kind"),
-        *(F.col(f"winner.{name}").alias(f"winner_{name}") for name in COORDINATES),
+    return judged.select(
+        *column_names(stream, DEDUPLICATED_EVENTS),
+        F.when(is_beaten, F.when(same, "copy").otherwise("conflict")).alias("kind"),
+        *(F.when(is_beaten, F.col(f"winner.{name}")).alias(f"winner_{name}") for name in COORDINATES),
     )
-    return Deduplicated(
-        judged.where(~beaten).select(column_names(stream, DEDUPLICATED_EVENTS)),
-        duplicates.select(column_names(stream, DUPLICATE_EVENTS)),
-    )
+
+
+def kept(verdicts: DataFrame, stream: Stream) -> DataFrame:
+    """The events among judged records, with the columns of `deduplicated_events`."""
+    return verdicts.where("kind is null").select(column_names(stream, DEDUPLICATED_EVENTS))
+
+
+def beaten(verdicts: DataFrame) -> DataFrame:
+    """The duplicates among judged records."""
+    return verdicts.where("kind is not null")
 
 
 def linked_partitions(records: DataFrame, stream: Stream) -> DataFrame:
