@@ -81,6 +81,24 @@ def test_slots_of_runs_that_ended_are_freed(instance: dg.DagsterInstance) -> Non
     assert runs.busy_pools(instance, ["a.table"]) == []
 
 
+def test_what_an_ingest_touched_is_in_work_until_it_ends(instance: dg.DagsterInstance, tmp_path: Path) -> None:
+    stream = make_stream(tmp_path, "clicks")
+    seen: list[set[int]] = []
+
+    @dg.op
+    def ingest(context: dg.OpExecutionContext) -> None:
+        context.log_event(dg.AssetMaterialization(dg.AssetKey(["clicks", "raw_events"]), partition="2024-03-01"))
+        seen.append(set(runs.history(context.instance, stream, "sessions").in_work))
+
+    @dg.job(name="clicks_ingest", executor_def=dg.in_process_executor)
+    def ingest_job() -> None:
+        ingest()
+
+    ingest_job.execute_in_process(instance=instance)
+    assert seen == [{stream.partitions.ordinal_of("2024-03-01")}]
+    assert not runs.history(instance, stream, "sessions").in_work
+
+
 def test_what_a_manual_run_works_on_is_in_work(instance: dg.DagsterInstance, tmp_path: Path) -> None:
     stream = make_stream(tmp_path, "clicks")
     definitions = build_definitions(Settings(home=tmp_path), {"clicks": stream})

@@ -1,0 +1,134 @@
+"""A real `dagster dev` on a free loopback port, spoken to as the UI does."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+LOCATION = "dedup_platform.definitions"
+
+
+class Webserver:
+    """The GraphQL interface of one `dagster dev`."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://127.0.0.1:{port}/graphql"
+
+    def ask(self, query: str, **variables: Any) -> Any:
+        """The one field that a query or mutation asks for; OSError while the server is not there yet."""
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found = json.load(answer)
+        assert "errors" not in found, found["errors"]
+        [value] = found["data"].values()
+        return value
+
+    def is_ready(self) -> bool:
+        """Whether the code location is loaded."""
+        try:
+            found = self.ask("{ repositoriesOrError { ... on RepositoryConnection { nodes { name } } } }")
+        except OSError:
+            return False
+        return bool(found.get("nodes"))
+
+    def materialize(self, keys: list[list[str]], partition: str) -> str:
+        """Start the run that the UI's button starts for one partition; its id."""
+        selector = {
+            "repositoryName": "__repository__",
+            "repositoryLocationName": LOCATION,
+            "jobName": "__ASSET_JOB",
+            "assetSelection": [{"path": key} for key in keys],
+        }
+        metadata = {"tags": [{"key": "dagster/partition", "value": partition}]}
+        parameters = {"selector": selector, "executionMetadata": metadata, "runConfigData": {}}
+        answer = self.ask(
+            "mutation($p: ExecutionParams!) { launchRun(executionParams: $p) {"
+            " ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }",
+            p=parameters,
+        )
+        return str(answer["run"]["runId"])
+
+    def backfill(self, keys: list[list[str]], partitions: list[str]) -> str:
+        """Start a backfill of these partitions from the assets; its id."""
+        answer = self.ask(
+            "mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) {"
+            " ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }",
+            p={"assetSelection": [{"path": key} for key in keys], "partitionNames": partitions},
+        )
+        return str(answer["backfillId"])
+
+    def backfill_status(self, backfill_id: str) -> str:
+        answer = self.ask(
+            "query($id: String!) { partitionBackfillOrError(backfillId: $id) {"
+            " ... on PartitionBackfill { status } ... on PythonError { message } } }",
+            id=backfill_id,
+        )
+        return str(answer["status"])
+
+    def runs(self, **tags: str) -> list[dict[str, Any]]:
+        """Runs with these tags, newest first."""
+        answer = self.ask(
+            "query($f: RunsFilter) { runsOrError(filter: $f) { ... on Runs { results {"
+            " runId jobName status tags { key value } } } } }",
+            f={"tags": [{"key": key, "value": value} for key, value in tags.items()]},
+        )
+        for run in answer["results"]:
+            run["tags"] = {tag["key"]: tag["value"] for tag in run["tags"]}
+        return list(answer["results"])
+
+    def status(self, run_id: str) -> str:
+        answer = self.ask("query($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }", id=run_id)
+        return str(answer["status"])
+
+    def materialized_by(self, key: list[str], partition: str) -> str:
+        """The run that materialized this partition last."""
+        answer = self.ask(
+            "query($key: AssetKeyInput!, $partitions: [String!]) { assetNodeOrError(assetKey: $key) {"
+            " ... on AssetNode { assetMaterializations(partitions: $partitions, limit: 1) { runId } } } }",
+            key={"path": key},
+            partitions=[partition],
+        )
+        [found] = answer["assetMaterializations"]
+        return str(found["runId"])
+
+
+@contextmanager
+def dagster_dev(environment: Mapping[str, str], log: Path) -> Iterator[Webserver]:
+    """`dagster dev` while the block runs; everything it started ends with it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(Path(sys.executable).with_name("dagster")), "dev", "--host", "127.0.0.1", "--port", str(port)]
+    project = Path(__file__).parents[2]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=project, env=os.environ | environment, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        server = Webserver(port)
+        wait_until(server.is_ready, "dagster dev answers", 120)
+        yield server
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float) -> None:
+    """AssertionError if the condition does not come true in time."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"in {seconds} seconds it never came true that {what}"
+        time.sleep(0.5)

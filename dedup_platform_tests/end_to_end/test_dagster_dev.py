@@ -1,0 +1,75 @@
+"""A user's day with `dagster dev`: materialize a partition, backfill a range, and a late file that repairs itself."""
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from dedup_platform import tables
+from dedup_platform.orchestration.embedded import run_stream
+from dedup_platform.platform import Platform
+from dedup_platform.settings import Settings
+from dedup_platform.stream import Stream, load_stream
+from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
+from dedup_platform_tests.end_to_end.conftest import Webserver, dagster_dev, wait_until
+from dedup_platform_tests.orchestration.conftest import QUIET
+
+DAYS = ("2024-03-01", "2024-03-02", "2024-03-03", "2024-03-04")
+DERIVED = (tables.DUPLICATE_EVENTS, *tables.DERIVED)
+PATIENCE = 300
+
+
+def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: SparkSession) -> None:
+    stream = stream_of_four_days(tmp_path)
+    run_stream(settings, {stream.name: stream}, stream.name, QUIET)
+    environment = {
+        "DEDUP_PLATFORM_HOME": str(settings.home),
+        "DEDUP_PLATFORM_STREAMS": str(stream.origin),
+        "DEDUP_PLATFORM_SPARK_MASTER": "local[2]",
+        "DEDUP_PLATFORM_DRIVER_MEMORY": "1g",
+        "DAGSTER_HOME": str(settings.dagster_home),
+    }
+    with dagster_dev(environment, tmp_path / "dagster.log") as server:
+        materialize_one_partition(server, stream)
+        backfill_a_range(server, stream)
+        drop_a_late_file(server, stream)
+    platform = Platform.open(settings, {stream.name: stream}, lambda: spark)
+    assert platform.verify(stream.name) == []
+    assert not any(plan.stale for plan in platform.plan(stream.name))
+
+
+def materialize_one_partition(server: Webserver, stream: Stream) -> None:
+    run_id = server.materialize([[stream.name, tables.SESSIONS]], DAYS[0])
+    wait_until(lambda: server.status(run_id) == "SUCCESS", "the run of one partition succeeds", PATIENCE)
+    assert server.materialized_by([stream.name, tables.SESSIONS], DAYS[0]) == run_id
+
+
+def backfill_a_range(server: Webserver, stream: Stream) -> None:
+    backfill_id = server.backfill([[stream.name, table] for table in DERIVED], list(DAYS[1:3]))
+    wait_until(
+        lambda: server.backfill_status(backfill_id) == "COMPLETED_SUCCESS", "the backfill of a range succeeds", PATIENCE
+    )
+    [run] = server.runs(**{"dagster/backfill": backfill_id})
+    assert [run["tags"][f"dagster/asset_partition_range_{end}"] for end in ("start", "end")] == list(DAYS[1:3])
+    assert server.materialized_by([stream.name, tables.SESSIONS], DAYS[2]) == run["runId"]
+
+
+def drop_a_late_file(server: Webserver, stream: Stream) -> None:
+    """It lands in the second day; the sensor asks for that day only."""
+    late = record("a", "late", utc("2024-03-02T10:10"), utc("2024-03-20T10:00"), page="/", quantity=1)
+    write_batch(stream, lay_out([late], "late.json"))
+    repairs = {"dagster/sensor_name": f"{stream.name}_late_partitions"}
+    wait_until(
+        lambda: any(run["status"] == "SUCCESS" for run in server.runs(**repairs)), "the sensor's repair ends", PATIENCE
+    )
+    [run] = server.runs(**repairs)
+    assert [run["tags"][f"dagster/asset_partition_range_{end}"] for end in ("start", "end")] == [DAYS[1]] * 2
+    assert run["tags"]["dedup_platform/reason"] == "late"
+
+
+def stream_of_four_days(folder: Path) -> Stream:
+    stream = make_stream(folder, "dagster_dev", start="2024-03-01")
+    stream.origin.write_text(f"{stream.origin.read_text()}late: {{settle: 15s}}\n")
+    stream = load_stream(stream.origin)
+    times = [utc(f"{day}T10:0{minute}") for day in DAYS for minute in range(3)]
+    write_batch(stream, lay_out([record("a", f"{time}", time, page="/", quantity=1) for time in times], "first.json"))
+    return stream
