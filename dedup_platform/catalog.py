@@ -7,15 +7,17 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from pyiceberg.catalog import Catalog as IcebergCatalog, load_catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import TimestamptzType
+from sqlalchemy import select
 
 from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell
 from dedup_platform.settings import CATALOG, Settings
@@ -43,23 +45,45 @@ class Catalog:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._catalog: IcebergCatalog | None = None
+        self._catalog: SqlCatalog | None = None
+        self._newest: dict[tuple[str, str], tuple[str, TableMetadata]] = {}
 
     @property
-    def iceberg(self) -> IcebergCatalog:
+    def iceberg(self) -> SqlCatalog:
         """PyIceberg's own catalog, opened at first use."""
         if self._catalog is None:
             self.settings.make_folders()
-            self._catalog = load_catalog(CATALOG, **self.settings.catalog_properties())
+            self._catalog = SqlCatalog(CATALOG, **self.settings.catalog_properties())
         return self._catalog
 
     def load(self, stream: str, table: str) -> Table | None:
         """The table as it is now; None until it has been created with its first snapshot."""
         try:
-            found = self.iceberg.load_table((stream, table))
+            found = self.load_table(stream, table)
         except NoSuchTableError:
             return None
         return found if found.current_snapshot() else None
+
+    def load_table(self, stream: str, table: str) -> Table:
+        """The table as it is now; raises NoSuchTableError.
+
+        Metadata files are immutable: the one that was read last is read again only if the catalog names another.
+        """
+        place = (stream, table)
+        location, metadata = self._newest.get(place, (None, None))
+        if metadata is None or location != self._metadata_location(stream, table):
+            loaded = self.iceberg.load_table(place)
+            location, metadata = self._newest[place] = (loaded.metadata_location, loaded.metadata)
+        io = load_file_io(self.settings.catalog_properties(), location)
+        return Table(place, metadata, str(location), io, self.iceberg)
+
+    def _metadata_location(self, stream: str, table: str) -> str | None:
+        of = IcebergTables
+        query = select(of.metadata_location).where(
+            of.catalog_name == CATALOG, of.table_namespace == stream, of.table_name == table
+        )
+        with self.iceberg.engine.connect() as connection:
+            return connection.execute(query).scalar()
 
     def write_receipt(self, stream: str, name: str, receipt: dict[str, Any]) -> None:
         """Write the immutable note that a commit's summary names; it must be there before the commit is published.

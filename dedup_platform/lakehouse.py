@@ -296,7 +296,7 @@ class Lakehouse:
         )
 
     def _load(self, stream: str, table: str) -> Table:
-        return self.catalog.iceberg.load_table((stream, table))
+        return self.catalog.load_table(stream, table)
 
 
 def _main_at(snapshot_id: int) -> SetSnapshotRefUpdate:
