@@ -60,6 +60,8 @@ def _application(settings: Settings) -> dict[str, str]:
         **_jars(),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.warehouse.dir": str(settings.home / "spark-warehouse"),
+        # One ingest and repair generate about two hundred classes; the default keeps a hundred and compiles them anew.
+        "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -76,6 +78,7 @@ def _jars() -> dict[str, str]:
 
 def _session() -> dict[str, str]:
     return {
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # ten calls to Java for each column, to name its line
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
