@@ -105,13 +105,9 @@ def _read_groups(stream: Stream, groups: list[Group], numbers: Iterator[pa.Recor
 def _opened(file: SourceFile) -> Iterator[BinaryIO]:
     try:
         with Path(file.location).open("rb") as content:
-            _check_unchanged(file, content)
             yield content
-            _check_unchanged(file, content)
+            # Only at the end: what changed before or meanwhile shows then too.
+            if stamp(os.fstat(content.fileno())) != (file.size, file.etag):
+                raise SourceChangedError(f"{file.path} changed since it was listed")
     except OSError as error:
         raise SourceError(file.path, f"cannot be read: {error.strerror}") from None
-
-
-def _check_unchanged(file: SourceFile, content: BinaryIO) -> None:
-    if stamp(os.fstat(content.fileno())) != (file.size, file.etag):
-        raise SourceChangedError(f"{file.path} changed since it was listed")

@@ -148,7 +148,22 @@ def test_many_small_files_and_a_large_one(spark: SparkSession, tmp_path: Path) -
     frame = read_files(spark, stream, [(file, 0) for file in list_files(stream, NOW).ready])
     [row] = frame.agg(F.count("*").alias("rows"), F.countDistinct("source").alias("files")).collect()
     assert (row.files, row.rows) == (301, 3_000 + 60_000)
-    assert frame.select(F.spark_partition_id()).distinct().count() <= 32
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tasks"),
+    [
+        ([100] * 300, 9),
+        ([100_000] * 1000, 16),
+        ([10], 1),
+        ([2**30] * 3, 3),
+        ([2**30, *[2**20] * 99], 35),
+        ([2**25] * 99, 99),
+    ],
+)
+def test_files_share_tasks(spark: SparkSession, sizes: list[int], tasks: int) -> None:
+    files = [(SourceFile(f"{number}", f"/{number}", size, "", NOW), 0) for number, size in enumerate(sizes)]
+    assert read_files(spark, click_stream("csv"), files).rdd.getNumPartitions() == tasks
 
 
 def test_no_files_are_no_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ LINES: dict[str, tuple[bytes, Any]] = {
     "half a surrogate pair, in a name": (rb'{"\ude00": 1}', BAD),
     "UTF-16": ('{"a": 1}'.encode("utf-16"), BAD),
     "100 levels": (b'{"a":' + b"[" * 99 + b"]" * 99 + b"}", {"a": nested(99)}),
+    "100 levels and more brackets": (b'{"a":' + b"[" * 99 + b"]" * 99 + b',"b":[]}', {"a": nested(99), "b": []}),
     "101 levels": (b'{"a":' + b"[" * 100 + b"]" * 100 + b"}", BAD),
     "101 levels of objects": (b'{"a":' * 101 + b"1" + b"}" * 101, BAD),
     "many brackets": (b'{"a":[' + b"[]," * 200 + b"[]]}", {"a": [[]] * 201}),
