@@ -1,9 +1,11 @@
 """The command line: arguments -> call -> print."""
 
+import os
 import sys
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Annotated
 
 import typer
@@ -19,7 +21,8 @@ from dedup_platform.stream import Stream, load_streams
 
 NOT_EQUAL = 1
 FAILED = 5
-EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
+INTERRUPTED = 130
+EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.StreamFileError, 2),
     (errors.SettingsError, 2),
     (errors.UnknownStreamError, 2),
@@ -28,7 +31,6 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.SourceChangedError, 3),
     (errors.IncompatibleChangeError, 4),
     (errors.ConservationError, 4),
-    (KeyboardInterrupt, 130),
 )
 HELP = """Deduplicated events and sessions with stable ids, in Apache Iceberg, kept right while events arrive late.
 
@@ -45,6 +47,8 @@ Exit codes:
 4  refused, and nothing was published: a change that needs another stream, or counts that do not balance
 
 5  anything else that failed
+
+130  interrupted
 """
 
 app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
@@ -88,27 +92,44 @@ class Deployment:
 
 
 def main() -> None:
-    """Run the command line; every failure becomes one message and an exit code."""
+    """Run the command line; every failure becomes one message and an exit code.
+
+    The work has a thread of its own: in the main one, Spark would answer an interrupt itself, with pages of traceback.
+    """
+    codes: list[int] = []
+    worker = Thread(target=lambda: codes.append(_run()), daemon=True)
+    worker.start()
+    try:
+        worker.join()
+    except KeyboardInterrupt:
+        err.print("\ninterrupted; what was committed stays, and the next run goes on from there")
+        # Not sys.exit, which would wait for Spark; Dagster's record of the run is put right by the next one.
+        os._exit(INTERRUPTED)
+    sys.exit(codes[0])
+
+
+def _run() -> int:
     try:
         app()
-    except (Exception, KeyboardInterrupt) as error:
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    except Exception as error:
         if "--debug" in sys.argv:
             traceback.print_exc()
         else:
             err.print("[bold red]error:[/bold red] ", end="")
             err.print(message_of(error), markup=False, highlight=False, soft_wrap=True)
-        sys.exit(exit_code(error))
+        return exit_code(error)
+    return 0
 
 
-def exit_code(error: BaseException) -> int:
+def exit_code(error: Exception) -> int:
     """What HELP promises for a failure."""
     return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), FAILED)
 
 
-def message_of(error: BaseException) -> str:
+def message_of(error: Exception) -> str:
     """What to print of a failure: all that the platform says, the first line of what anybody else says."""
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted; what was committed stays, and the next run goes on from there"
     if isinstance(error, errors.DedupPlatformError):
         return str(error)
     first = next(iter(str(error).splitlines()), "")

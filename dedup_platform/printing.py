@@ -19,6 +19,7 @@ from dedup_platform.stream import Stream
 
 SHOWN = 10
 """How many files that are left alone are listed."""
+ID_LENGTH = 12
 
 
 def print_json(value: Any) -> None:
@@ -125,6 +126,20 @@ def duration(value: timedelta) -> str:
     return f"{value.total_seconds():g}s"
 
 
+def short(text: str) -> str:
+    """Enough of an id to find it again."""
+    return text if len(text) <= ID_LENGTH else f"{text[:ID_LENGTH]}…"
+
+
+def print_changes(console: Console, title: str, rows: Iterable[tuple[str, str, str]]) -> None:
+    """What something was before and is now, by its name."""
+    table = _table("", "before", "after")
+    table.title = title
+    for name, before, after in rows:
+        table.add_row(short(name), before, after)
+    console.print(table)
+
+
 def size(number: int) -> str:
     """Bytes for people: `1.2 MB`."""
     value, unit = float(number), "B"
@@ -161,7 +176,9 @@ def _first(stream: Stream) -> int:
 
 
 def _value(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, list):
+        return ", ".join(map(_value, value))
+    return f"{value:,}" if isinstance(value, int) else short(str(value))
 
 
 def _plain(value: object) -> object:

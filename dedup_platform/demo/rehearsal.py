@@ -19,7 +19,7 @@ from dedup_platform.demo.truth import Found, Score, Truth, Visit, score, score_r
 from dedup_platform.errors import SettingsError
 from dedup_platform.lateness import Cell
 from dedup_platform.platform import Platform
-from dedup_platform.printing import print_scores
+from dedup_platform.printing import print_changes, print_scores
 from dedup_platform.progress import Listener, shown
 from dedup_platform.settings import Settings, load_settings
 from dedup_platform.spark import spark_session
@@ -128,15 +128,15 @@ def _print_sessions(demo: Rehearsal, before: Found, after: Found) -> None:
     new = {
         session_id: visit for visit, session_id in after.sessions.items() if before.sessions.get(visit) != session_id
     }
-    for session_id in sorted(gone.keys() | new.keys()):
-        was, now = _described(gone.get(session_id)), _described(new.get(session_id))
-        demo.out.print(f"  session {session_id}: {was} -> {now}", highlight=False)
+    ids = sorted(gone.keys() | new.keys())
+    rows = [(session_id, _described(gone.get(session_id)), _described(new.get(session_id))) for session_id in ids]
+    print_changes(demo.out, "Sessions that changed", rows)
 
 
 def _described(visit: Visit | None) -> str:
     if visit is None:
-        return "none (merged)"
-    return f"{visit.started_at:%Y-%m-%d %H:%M} to {visit.ended_at:%H:%M}, {visit.events} events"
+        return "merged"
+    return f"{visit.started_at:%d %b %H:%M} - {visit.ended_at:%H:%M}, {visit.events} events"
 
 
 def _emptied(folder: Path) -> Path:

@@ -17,9 +17,8 @@ from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 
 LISTENER = "listener"
-LABEL = ".dagster/repository"
-LOCATION = "dedup_platform.definitions"
-"""The code location of `workspace.yaml`: a run that carries its label is listed under its job there."""
+LISTED = {".dagster/repository": "__repository__@dedup_platform.definitions"}
+"""The label of `workspace.yaml`'s code location: the UI lists a run that carries it under its job."""
 
 
 STEPS = 1 + len(tables.DERIVED)
@@ -51,7 +50,7 @@ def run_stream(settings: Settings, streams: Mapping[str, Stream], name: str, lis
         definitions = build_definitions(settings, streams, loggers={LISTENER: listening_logger(listener)})
         definitions.resolve_job_def(runs.ingest_job_name(stream)).execute_in_process(
             instance=instance,
-            tags={**runs.this_process(), runs.POLICY: runs.IGNORED, LABEL: f"__repository__@{LOCATION}"},
+            tags={**runs.this_process(), runs.POLICY: runs.IGNORED, **LISTED},
             run_config={"loggers": {LISTENER: {}}},
         )
 

@@ -93,8 +93,8 @@ def chosen_partitions(context: Context, stream: Stream) -> set[int]:
 
 
 def sentence(commit: Commit) -> str:
-    """What a commit did, for people: `sessions: 2 of 14 cells rewritten, 812 rows, 1.2 s (late)`."""
-    cells = f"{len(commit.cells_rewritten)} of {len(commit.cells_checked)} cells rewritten"
+    """What a commit did, for people: `sessions: 2 of 14 checked cells rewritten, 812 rows, 1.2 s (late)`."""
+    cells = f"{len(commit.cells_rewritten)} of {len(commit.cells_checked)} checked cells rewritten"
     return f"{commit.table}: {cells}, {commit.rows_written:,} rows, {commit.seconds:.1f} s ({commit.reason})"
 
 

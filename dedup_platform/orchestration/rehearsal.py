@@ -6,7 +6,7 @@ import dagster as dg
 
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.build import build_definitions
-from dedup_platform.orchestration.embedded import LISTENER, listening_logger, open_instance
+from dedup_platform.orchestration.embedded import LISTED, LISTENER, listening_logger, open_instance
 from dedup_platform.progress import Listener
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
@@ -46,7 +46,7 @@ def execute(
     return job.execute_in_process(
         instance=instance,
         asset_selection=request.asset_selection,
-        tags={**request.tags, "dagster/run_key": str(request.run_key), "dagster/sensor_name": sensor},
+        tags={**request.tags, "dagster/run_key": str(request.run_key), "dagster/sensor_name": sensor, **LISTED},
         run_config={"loggers": {name: {} for name in definitions.loggers or ()}},
     )
 
