@@ -18,6 +18,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import TimestamptzType
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
 
 from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell
 from dedup_platform.settings import CATALOG, Settings
@@ -53,7 +54,11 @@ class Catalog:
         """PyIceberg's own catalog, opened at first use."""
         if self._catalog is None:
             self.settings.make_folders()
-            self._catalog = SqlCatalog(CATALOG, **self.settings.catalog_properties())
+            try:
+                self._catalog = SqlCatalog(CATALOG, **self.settings.catalog_properties())
+            except OperationalError:
+                # Another process made the catalog's own tables between our look and our try: now they are there.
+                self._catalog = SqlCatalog(CATALOG, **self.settings.catalog_properties())
         return self._catalog
 
     def load(self, stream: str, table: str) -> Table | None:
@@ -128,18 +133,26 @@ def bucket_count(table: Table) -> int:
     )
 
 
+def ancestry(table: Table) -> Iterator[Snapshot]:
+    """Main's snapshots, newest first, as far as they have not expired."""
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    snapshot: Snapshot | None = head(table)
+    while snapshot is not None:
+        yield snapshot
+        snapshot = by_id.get(snapshot.parent_snapshot_id or 0)
+
+
 def since(table: Table, known: int | None) -> tuple[list[Snapshot], bool]:
     """Main's snapshots after the known one, oldest first, and whether the known one is an ancestor of main.
 
     For an unknown or lost one: all that remain, and False.
     """
     newer: list[Snapshot] = []
-    snapshot: Snapshot | None = head(table)
-    while snapshot is not None and snapshot.snapshot_id != known:
+    for snapshot in ancestry(table):
+        if snapshot.snapshot_id == known:
+            return newer[::-1], True
         newer.append(snapshot)
-        parent = snapshot.parent_snapshot_id
-        snapshot = table.snapshot_by_id(parent) if parent is not None else None
-    return newer[::-1], snapshot is not None
+    return newer[::-1], False
 
 
 def changes(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
@@ -168,7 +181,7 @@ def summary(snapshot: Snapshot, name: str) -> str | None:
 
 def newest_property(table: Table, name: str) -> str | None:
     """The platform's property as the newest snapshot that has it says."""
-    values = (summary(snapshot, name) for snapshot in reversed(since(table, None)[0]))
+    values = (summary(snapshot, name) for snapshot in ancestry(table))
     return next((value for value in values if value is not None), None)
 
 

@@ -28,6 +28,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, Transform
 from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from sqlalchemy.exc import IntegrityError
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from dedup_platform import tables
@@ -96,24 +97,23 @@ class Lakehouse:
 
     def create(self, stream: Stream, buckets: int) -> None:
         """Create what is missing of the stream's namespace and tables, each with an empty first snapshot."""
-        with suppress(NamespaceAlreadyExistsError):
+        with suppress(NamespaceAlreadyExistsError, IntegrityError):
             self.catalog.iceberg.create_namespace(stream.name)
         for table in tables.ALL:
             if self.catalog.load(stream.name, table) is None:
-                self._create_table(stream, table, buckets)
+                # Another process may have created the first ones, and may have chosen otherwise.
+                raw = self.catalog.load(stream.name, tables.RAW_EVENTS)
+                self._create_table(stream, table, bucket_count(raw) if raw else buckets)
 
     def evolve(self, stream: Stream) -> None:
         """Add the columns that the stream file names and the tables lack; refuse what would change existing ones."""
         for name in tables.ALL:
-            table = self.catalog.load(stream.name, name)
-            if table is not None:
-                _check_partitioning(stream, table)
-            if table is not None and (missing := _missing_columns(stream, name, table)):
-                with table.update_schema() as update:
-                    for column in missing:
-                        update.add_column(column.name, tables.iceberg_schema((column,)).fields[0].field_type)
-                # Reads are pinned to snapshots, and a snapshot shows the columns of its own time.
-                self.publish(self.stage_nothing(stream, name, head(table).snapshot_id, {}))
+            if self.catalog.load(stream.name, name) is not None:
+                table = self._add_columns(stream, name)
+                # Reads are pinned to snapshots, and a snapshot shows the columns of its own time. Its own step, for
+                # whoever died between the two.
+                if head(table).schema_id != table.metadata.current_schema_id:
+                    self.publish(self.stage_nothing(stream, name, head(table).snapshot_id, {}))
 
     def check(self, stream: Stream) -> None:
         """Refuse a stream file that its tables cannot follow; raises IncompatibleChangeError."""
@@ -141,6 +141,16 @@ class Lakehouse:
         if self.catalog.load(*place) is None:
             created = self._load(*place)
             created.append(_no_rows(created))
+
+    @_patiently
+    def _add_columns(self, stream: Stream, name: str) -> Table:
+        table = self._load(stream.name, name)
+        _check_partitioning(stream, table)
+        if missing := _missing_columns(stream, name, table):
+            with table.update_schema() as update:
+                for column in missing:
+                    update.add_column(column.name, tables.iceberg_schema((column,)).fields[0].field_type)
+        return table
 
     # Reading
 

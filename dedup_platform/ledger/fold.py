@@ -1,6 +1,6 @@
 """One step of the fold: gather what snapshots and receipts say, then write it in one transaction."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,9 @@ from dedup_platform.catalog import FileChange
 from dedup_platform.lateness import NO_ENTITY, Cell
 from dedup_platform.ledger.facts import micros
 from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, CHANGES, CONSUMER, FILES, of
+
+LOST = "lost"
+"""In place of a fingerprint: other than any, so that the cell is stale."""
 
 
 @dataclass
@@ -56,6 +59,13 @@ class Fold:
         if change.sign > 0:
             news.rows_added += change.rows
             news.arrival_min = _earliest(news.arrival_min, micros(change.arrival_min))
+
+    def distrust(self, is_lost: Callable[[Mapping[str, Any]], bool], source: str) -> None:
+        """Let cells count as outdated that were built from a snapshot of the input that was taken back."""
+        for receipt in self.receipts:
+            built = receipt["built_from"][source]
+            if is_lost(built):
+                receipt["fingerprint"], built["sequence"] = LOST, 0
 
     def write(self, connection: sa.Connection, stream: str, name: str) -> None:
         """Add everything to the SQL tables."""

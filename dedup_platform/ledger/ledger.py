@@ -1,5 +1,6 @@
 """The ledger itself: `sync` folds the tables' snapshots, everything else reads."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -7,7 +8,18 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
-from dedup_platform.catalog import Catalog, FileChange, changes, committed_at, head, live, since, summary
+from dedup_platform.catalog import (
+    Catalog,
+    FileChange,
+    ancestry,
+    changes,
+    committed_at,
+    head,
+    live,
+    newest_property,
+    since,
+    summary,
+)
 from dedup_platform.lateness import Cell, Facts, reach
 from dedup_platform.ledger.facts import CellSize, Head, ReadFile, read_arrivals, read_changes, read_heads
 from dedup_platform.ledger.fold import Fold, prune
@@ -49,14 +61,23 @@ class Ledger:
             if any(not _connected(table, heads.get(name)) for name, table in loaded.items()):
                 _forget(connection, stream)
                 heads = {}
-            for name, table in loaded.items():
-                self._fold(connection, stream, name, table, heads.get(name))
+            for name in loaded:
+                self._fold(connection, stream, name, loaded, heads.get(name))
+            if not _is_paired(loaded):
+                # The duplicates that the events were published with were taken back: nothing counts as built.
+                connection.execute(sa.delete(BUILT).where(of(BUILT, stream, tables.DEDUPLICATED_EVENTS)))
             prune(connection, stream)
             return {name: folded for name, (_, folded) in read_heads(connection, stream).items()}
 
     def _fold(
-        self, connection: sa.Connection, stream: str, name: str, table: Table, known: tuple[str, Head] | None
+        self,
+        connection: sa.Connection,
+        stream: str,
+        name: str,
+        loaded: Mapping[str, Table],
+        known: tuple[str, Head] | None,
     ) -> None:
+        table = loaded[name]
         last = known[1] if known else None
         snapshots, _ = since(table, last.snapshot_id if last else None)
         if not snapshots:
@@ -66,6 +87,8 @@ class Ledger:
             self._add_lost_history(fold, stream, table, snapshots.pop(0))
         for snapshot in snapshots:
             self._add_snapshot(fold, stream, table, snapshot)
+        if name in tables.INPUT_OF and fold.receipts:
+            fold.distrust(_is_lost(loaded[tables.INPUT_OF[name]]), tables.INPUT_OF[name])
         fold.write(connection, stream, name)
         newest = head(table)
         connection.execute(sa.delete(HEADS).where(of(HEADS, stream, name)))
@@ -103,6 +126,8 @@ class Ledger:
         for change in live(table, oldest):
             fold.add(change, change.sequence, committed_at(oldest))
         name = fold.newest_receipt = summary(oldest, "receipt")
+        # A compaction or a new column tells nothing of what was read before it.
+        fold.complete &= name is not None
         checked: set[Cell] = set()
         while name:
             receipt = self._add_receipt(fold, stream, name)
@@ -164,6 +189,19 @@ class Ledger:
 
 def _connected(table: Table, known: tuple[str, Head] | None) -> bool:
     return known is not None and known[0] == str(table.metadata.table_uuid) and since(table, known[1].snapshot_id)[1]
+
+
+def _is_paired(loaded: Mapping[str, Table]) -> bool:
+    """Whether the duplicates that the newest events name are in the history of `duplicate_events`."""
+    pair = newest_property(loaded[tables.DEDUPLICATED_EVENTS], "duplicates-snapshot")
+    return pair is None or since(loaded[tables.DUPLICATE_EVENTS], int(pair))[1]
+
+
+def _is_lost(source: Table) -> Callable[[Mapping[str, Any]], bool]:
+    """Tells whether an input snapshot (`snapshot`, `sequence`) was taken back; one that merely expired was not."""
+    history = {snapshot.snapshot_id: snapshot.sequence_number or 0 for snapshot in ancestry(source)}
+    oldest = min(history.values())
+    return lambda built: built["snapshot"] not in history and built["sequence"] >= oldest
 
 
 def _forget(connection: sa.Connection, stream: str) -> None:
