@@ -1,0 +1,155 @@
+"""Two processes, each with its own Spark, do the same at the same moment; nothing but the lake keeps them apart."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dedup_platform.stream import Stream, load_stream
+from dedup_platform.testing import (
+    HeldClock,
+    History,
+    Rules,
+    SessionIds,
+    differences,
+    histories,
+    make_stream,
+    temporary_platform,
+    utc,
+    write_batch,
+)
+from dedup_platform.testing.delivery import ATTRIBUTES
+from dedup_platform_tests.conftest import PROJECT
+
+ROUNDS = 20
+FIRST_RUNS = 5
+NOW = utc("2024-06-01")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One of the two processes."""
+
+    process: "subprocess.Popen[str]"
+
+    def tell(self, **command: Any) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(f"{json.dumps(command)}\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> dict[str, str]:
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        assert line, f"a worker ended with {self.process.wait()}"
+        return dict(json.loads(line))
+
+
+@dataclass(frozen=True)
+class Race:
+    """One home on which both workers run."""
+
+    home: Path
+    stream: Stream
+    workers: tuple[Worker, Worker]
+
+    def together(self, one: dict[str, Any], other: dict[str, Any]) -> None:
+        """Give each worker its command at the same moment; each is done or was beaten, and says so."""
+        for worker, command in zip(self.workers, (one, other), strict=True):
+            worker.tell(home=str(self.home), stream=str(self.stream.origin), **command)
+        answers = [worker.answer() for worker in self.workers]
+        assert [each for each in answers if "failed" in each] == []
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Worker, Worker]]:
+    folder = tmp_path_factory.mktemp("workers")
+    with ExitStack() as stack:
+        one, other = (start(stack.enter_context((folder / name).open("w"))) for name in ("one", "other"))
+        assert (one.answer(), other.answer()) == ({}, {})
+        yield one, other
+        for worker in (one, other):
+            worker.process.communicate()
+
+
+def start(log: IO[str]) -> Worker:
+    command = [sys.executable, "-m", "dedup_platform_tests.races.worker", NOW.isoformat()]
+    pipe = subprocess.PIPE
+    return Worker(subprocess.Popen(command, cwd=PROJECT, stdin=pipe, stdout=pipe, stderr=log, text=True))
+
+
+def prepare(folder: Path, workers: tuple[Worker, Worker], entities: int, batches: int) -> tuple[Race, History]:
+    folder.mkdir(parents=True, exist_ok=True)
+    stream = make_stream(folder, buckets=2, timeout="2h")
+    history = histories(batches, entities, Rules.of(stream), stream.partitions.start, batches=batches)
+    assert history.now < NOW
+    return Race(folder / "home", stream, workers), history
+
+
+@pytest.mark.timeout(3600)
+def test_the_first_ingest_of_a_stream_raced_by_two_takes_in_each_record_once(
+    tmp_path: Path, workers: tuple[Worker, Worker], spark: SparkSession
+) -> None:
+    for number in range(FIRST_RUNS):
+        race, history = prepare(tmp_path / str(number), workers, entities=10, batches=1)
+        write_batch(race.stream, history.records)
+        race.together({"do": "ingest"}, {"do": "ingest"})
+        platform = temporary_platform(race.home, race.stream, spark, HeldClock(NOW))
+        assert platform.rows(race.stream.name, "raw_events") == len(history.records)
+        race.together({"do": "repair"}, {"do": "repair"})
+        assert platform.verify(race.stream.name) == []
+
+
+def test_a_new_column_raced_by_two_is_added_once(
+    tmp_path: Path, workers: tuple[Worker, Worker], spark: SparkSession
+) -> None:
+    race, history = prepare(tmp_path, workers, entities=10, batches=2)
+    write_batch(race.stream, history.batches[0])
+    race.together({"do": "ingest"}, {"do": "ingest"})
+    race = replace(race, stream=with_new_column(race.stream))
+    write_batch(race.stream, history.batches[1])
+    race.together({"do": "ingest"}, {"do": "ingest"})
+    race.together({"do": "repair"}, {"do": "repair"})
+    platform = temporary_platform(race.home, race.stream, spark, HeldClock(NOW))
+    platform.repair(race.stream.name)
+    rows = platform.read(race.stream.name, "raw_events")
+    assert rows.where("referrer is null").count() == len(history.records)
+    assert platform.verify(race.stream.name) == []
+
+
+def with_new_column(stream: Stream) -> Stream:
+    """The same stream with an attribute more, in a stream file of its own."""
+    attributes = ATTRIBUTES | {"referrer": "string"}
+    wider = make_stream(stream.origin.parent, buckets=2, timeout="2h", attributes=attributes)
+    return load_stream(wider.origin.rename(wider.origin.with_stem("wider")))
+
+
+@pytest.mark.timeout(3600)
+def test_the_same_files_and_overlapping_partitions_raced_twenty_times_end_equal(
+    tmp_path: Path, workers: tuple[Worker, Worker], spark: SparkSession
+) -> None:
+    race, history = prepare(tmp_path, workers, entities=80, batches=ROUNDS)
+    stream = race.stream
+    platform = temporary_platform(race.home, stream, spark, HeldClock(NOW))
+    ordinals = {stream.partitions.ordinal(each.event_time) for each in history.records}
+    earlier, later = [sorted(ordinals)[:-1], sorted(ordinals)[1:]]
+    written = 0
+    for number, batch in enumerate(history.batches):
+        write_batch(stream, batch)
+        written += len(batch)
+        race.together({"do": "ingest"}, {"do": "ingest"})
+        assert platform.rows(stream.name, "raw_events") == written
+        if number % 2:
+            race.together({"do": "repair"}, {"do": "repair"})
+        else:
+            race.together({"do": "recompute", "partitions": earlier}, {"do": "recompute", "partitions": later})
+    # A worker that was beaten too often left its work to the next run.
+    platform.repair(stream.name)
+    assert platform.verify(stream.name) == []
+    assert differences(platform, stream, history.records, SessionIds()) == []
