@@ -58,6 +58,15 @@ def test_a_value_that_moves_to_a_column_that_was_null(tmp_path: Path, spark: Spa
     assert_as_the_oracle_says(tmp_path, spark, make_stream(tmp_path), batches)
 
 
+def test_a_session_that_falls_apart_though_nothing_is_new_where_it_starts(tmp_path: Path, spark: SparkSession) -> None:
+    """Its second event is beaten by a copy two days later that arrived before it and is read after it."""
+    night = utc("2024-03-02")
+    session = [record("a", "1", night - 5 * MINUTE), record("a", "x", night + 5 * MINUTE, night + 4 * DAY)]
+    copy = record("a", "x", night + 2 * DAY)
+    batches = [lay_out(session, "a.json"), lay_out([copy], "b.json")]
+    assert_as_the_oracle_says(tmp_path, spark, make_stream(tmp_path, window="3d"), batches)
+
+
 def test_columns_may_have_any_name_that_a_stream_file_may_give(tmp_path: Path, spark: SparkSession) -> None:
     """Also those that the stages might use for columns of their own."""
     texts = ("partition", "number", "splits", "winner", "typed", "first", "last", "occurrences", "bucket")

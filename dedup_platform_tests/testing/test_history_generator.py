@@ -87,7 +87,25 @@ class Seen:
             merged=any(changes.retired.values()),
             lost=None in changes.retired.values(),
             day_before=any(self.partition(new) < self.partition(old) for old, new in moved),
+            shrunk_from_afar=self.shrunk_from_afar(before, after),
             deposed=bool({e.coordinate for e in before.deduplicated} & after.duplicates.keys()),
+        )
+
+    def shrunk_from_afar(self, before: Expected, after: Expected) -> bool:
+        """A session lost a later partition, and nothing happened in the partition where it starts."""
+        ends = {each.identity: each.events[-1] for each in after.sessions}
+        fragments = {repr(each) for rows in after.fragments.values() for each in rows}
+        untouched = {
+            (each.entity_id, each.started_at)
+            for rows in before.fragments.values()
+            for each in rows
+            if repr(each) in fragments
+        }
+        return any(
+            (each.entity_id, each.started_at) in untouched
+            and each.identity in ends
+            and self.partition(ends[each.identity]) < self.partition(each.events[-1])
+            for each in before.sessions
         )
 
     def partition(self, event: Record) -> int:
@@ -99,7 +117,7 @@ EVERYWHERE = {
     *("timeout", "beyond_timeout", "tie", "across", "decimals", "merged", "lost", "day_before", "deposed"),
     "unbeaten_twice",
 }
-WITH_WINDOW = {"winner_before", "winner_after", "chain"}
+WITH_WINDOW = {"shrunk_from_afar", "winner_before", "winner_after", "chain"}
 
 
 def told(rules: Rules, seed: int = 0) -> History:
