@@ -1,0 +1,69 @@
+"""2,900 calls with their real times of delivery: file by file, in the order of the stamps and reversed."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dedup_platform import tables
+from dedup_platform.platform import Platform, utc_now
+from dedup_platform.stream import Stream, load_stream
+from dedup_platform.testing import temporary_platform
+
+STREAM = """\
+name: {name}
+source: {{kind: files, path: {name}/*.jsonl.gz, format: json, settle: 0s}}
+fields: {{entity_id: source_ip, event_id: event_id, event_time: event_time, arrival_time: delivered_at}}
+partitions: {{granularity: {granularity}, start: 2023-07-10}}
+buckets: 1
+deduplicate: {{window: 1h}}
+sessions: {{timeout: {timeout}}}
+"""
+SESSIONS = {"5m": 37, "15m": 18, "30m": 16}
+GRANULARITIES = ("day", "hour")
+REPAIR_AFTER = 6
+"""Each file is an ingest of its own; repairs come less often, as they do when files arrive faster than they settle."""
+
+
+def stream(folder: Path, granularity: str, timeout: str) -> Stream:
+    name = f"{granularity}_{timeout}"
+    (folder / name).mkdir()
+    (folder / f"{name}.yaml").write_text(
+        STREAM.format(name=name, granularity=granularity, timeout=timeout), encoding="utf-8"
+    )
+    return load_stream(folder / f"{name}.yaml")
+
+
+def deliver(platform: Platform, files: list[Path]) -> dict[str, set[tuple[object, ...]]]:
+    """Hand every stream file after file; the sessions of each with their ids."""
+    for number, file in enumerate(files, start=1):
+        for name, each in platform.streams.items():
+            target = each.source.root / file.name
+            shutil.copyfile(file, target)
+            os.utime(target, (number, number))
+            platform.ingest(name)
+            if number % REPAIR_AFTER == 0 or number == len(files):
+                platform.repair(name)
+    return {name: {tuple(row) for row in platform.read(name, tables.SESSIONS).collect()} for name in platform.streams}
+
+
+@pytest.mark.timeout(1800)
+def test_every_order_gives_the_same_sessions_and_ids(tmp_path: Path, spark: SparkSession, data_dir: Path) -> None:
+    files = sorted((data_dir / "cloudtrail").glob("*.jsonl.gz"))
+    found = []
+    for order, ordered in (("stamps", files), ("reversed", files[::-1])):
+        folder = tmp_path / order
+        folder.mkdir()
+        streams = [stream(folder, granularity, timeout) for granularity in GRANULARITIES for timeout in SESSIONS]
+        platform = temporary_platform(folder / "home", streams, spark, utc_now)
+        found.append(deliver(platform, ordered))
+        for name in platform.streams:
+            assert platform.rows(name, tables.DEDUPLICATED_EVENTS) == 2_900
+            assert platform.verify(name) == []
+    assert found[0] == found[1]
+    counts = {name: len(sessions) for name, sessions in found[0].items()}
+    assert counts == {f"{g}_{timeout}": count for g in GRANULARITIES for timeout, count in SESSIONS.items()}
+    for timeout in SESSIONS:
+        assert found[0][f"day_{timeout}"] == found[0][f"hour_{timeout}"]
