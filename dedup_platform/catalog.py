@@ -166,6 +166,12 @@ def changes(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
                     yield _file_change(table, entry)
 
 
+def changed_cells(table: Table, since_snapshot: int | None) -> frozenset[Cell]:
+    """The cells that main's snapshots after this one changed."""
+    newer, _ = since(table, since_snapshot)
+    return frozenset(change.cell for snapshot in newer for change in changes(table, snapshot) if change.cell)
+
+
 def live(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
     """All data files of a snapshot, as if it had added them all."""
     for manifest in snapshot.manifests(table.io):

@@ -32,7 +32,16 @@ from sqlalchemy.exc import IntegrityError
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from dedup_platform import tables
-from dedup_platform.catalog import SUMMARY, Catalog, FileChange, bucket_count, changes, head, newest_property
+from dedup_platform.catalog import (
+    SUMMARY,
+    Catalog,
+    FileChange,
+    bucket_count,
+    changed_cells,
+    changes,
+    head,
+    newest_property,
+)
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
 from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell, contiguous
 from dedup_platform.settings import CATALOG
@@ -169,11 +178,16 @@ class Lakehouse:
 
     def current(self, stream: Stream, table: str) -> int:
         """The snapshot that readers should see: main's, but of the duplicates the one that the events' commit names."""
-        if table == tables.DUPLICATE_EVENTS:
-            events = self._load(stream.name, tables.DEDUPLICATED_EVENTS)
-            if pair := newest_property(events, "duplicates-snapshot"):
-                return int(pair)
+        if table == tables.DUPLICATE_EVENTS and (pair := self._paired_duplicates(stream)):
+            return pair
         return head(self._load(stream.name, table)).snapshot_id
+
+    def unpaired_cells(self, stream: Stream) -> frozenset[Cell]:
+        """Cells of the duplicates that their writer published and then died before publishing the events.
+
+        The next events name the duplicates as they are then, so they must have been built for these cells too.
+        """
+        return changed_cells(self._load(stream.name, tables.DUPLICATE_EVENTS), self._paired_duplicates(stream))
 
     def buckets(self, stream: Stream) -> int:
         """N of the stream's existing tables."""
@@ -193,6 +207,10 @@ class Lakehouse:
                 times = times | ((column >= F.lit(start)) & (column < F.lit(end)))
             condition = condition | (times & _in_buckets(in_buckets, buckets))
         return condition
+
+    def _paired_duplicates(self, stream: Stream) -> int | None:
+        pair = newest_property(self._load(stream.name, tables.DEDUPLICATED_EVENTS), "duplicates-snapshot")
+        return int(pair) if pair else None
 
     # Staging and publishing
 

@@ -102,7 +102,7 @@ class Recompute:
 
     def _deduplicate(self, build: Build, cells: Cells) -> Commit:
         stream = build.stream
-        cells = with_linked(self.lake, stream, build.source, build.facts, cells)
+        cells = with_linked(self.lake, stream, build.source, build.facts, cells | self.lake.unpaired_cells(stream))
         around = reach(stream.deduplicate.window, stream.partitions.length)
         verdicts = judge(self.lake.read(stream, RAW_EVENTS, build.source, grown(cells, around)), stream)
         targets = [

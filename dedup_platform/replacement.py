@@ -130,10 +130,12 @@ HASHES = ("hash_0", "hash_1")
 
 def _hashed(rows: DataFrame, stream: Stream, table: str, buckets: int) -> DataFrame:
     names = column_names(stream, table)
+    # Spark hashes a null as if it were not there: a value that moved to another column would go unseen.
+    nulls = [F.col(name).isNull() for name in names]
     return rows.select(
         F.lit(table).alias("table"),
         partition_ordinal(F.col(PARTITION_TIME[table]), stream.partitions.length).alias("partition"),
         bucket(buckets, CATALOG).alias("bucket"),
         (F.col("event_count") if "event_count" in names else F.lit(1)).cast("long").alias("events"),
-        *(F.xxhash64(F.lit(seed), *names).alias(name) for seed, name in enumerate(HASHES)),
+        *(F.xxhash64(F.lit(seed), *nulls, *names).alias(name) for seed, name in enumerate(HASHES)),
     )

@@ -68,10 +68,10 @@ def _repeated_ids(sessions: DataFrame) -> Iterator[str]:
 def _compare(stream: Stream, name: str, found: DataFrame, expected: DataFrame) -> Iterator[str]:
     """Rows on one side only, each as often as it is too many or missing."""
     names = column_names(stream, name)
-    sides = found.select(*names, F.lit(1).alias("side")).unionByName(expected.select(*names, F.lit(-1).alias("side")))
+    sides = found.select(*names, F.lit(1).alias("_side")).unionByName(expected.select(*names, F.lit(-1).alias("_side")))
     # Identical rows cancel, and a repeated row does not.
-    unequal = sides.groupBy(*names).agg(F.sum("side").alias("surplus")).where("surplus != 0")
+    unequal = sides.groupBy(*names).agg(F.sum("_side").alias("_surplus")).where("_surplus != 0")
     for row in unequal.limit(SHOWN).collect():
-        what = "should not be there" if row.surplus > 0 else "is missing"
+        what = "should not be there" if row["_surplus"] > 0 else "is missing"
         values = ", ".join(f"{column}={row[column]}" for column in names if row[column] is not None)
         yield f"{name}: {what}: {values}"

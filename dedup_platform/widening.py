@@ -41,7 +41,7 @@ def with_linked(lake: Lakehouse, stream: Stream, raw_snapshot: int, facts: Facts
     buckets = lake.buckets(stream)
     while suspects := _suspects(facts, cells, around):
         records = lake.read(stream, RAW_EVENTS, raw_snapshot, cells | suspects)
-        pairs = linked_partitions(records.withColumn("bucket", bucket(buckets, CATALOG)), stream).collect()
+        pairs = linked_partitions(records.withColumn("_bucket", bucket(buckets, CATALOG)), stream).collect()
         links = [{Cell(pair.earlier, pair.bucket), Cell(pair.later, pair.bucket)} for pair in pairs]
         linked = {cell for link in links if not link.isdisjoint(cells) for cell in link} & suspects
         if not linked:
@@ -77,7 +77,7 @@ def with_sessions(
         more = frozenset(cells & pending)
         needed = grown(cells | _spanned(now, cells), step)
         if more <= changed and needed <= read:
-            return WidenedSessions(cells, sessions.drop("bucket"))
+            return WidenedSessions(cells, sessions.drop("_bucket"))
         changed |= more
         # Doubling keeps a session of a thousand partitions from being followed one partition at a time.
         step *= 2
@@ -93,7 +93,7 @@ def _overlapping(lake: Lakehouse, stream: Stream, snapshot: int, changed: Cells)
 
 
 def _with_bucket(sessions: DataFrame, lake: Lakehouse, stream: Stream) -> DataFrame:
-    return sessions.withColumn("bucket", bucket(lake.buckets(stream), CATALOG))
+    return sessions.withColumn("_bucket", bucket(lake.buckets(stream), CATALOG))
 
 
 def _collect_spans(now: DataFrame, before: DataFrame, stream: Stream) -> tuple[set[Span], set[Span]]:

@@ -130,7 +130,7 @@ def test_settings_are_all_told_with_their_defaults() -> None:
 
 def test_exit_codes_are_those_of_the_command_line() -> None:
     told = {int(row[0]) for row in rows("docs/operating.md", "Exit codes of the command line")}
-    assert told == {0, cli.NOT_EQUAL, cli.FAILED, *(code for _, code in cli.EXIT_CODES)}
+    assert told == {0, cli.NOT_EQUAL, cli.FAILED, cli.INTERRUPTED, *(code for _, code in cli.EXIT_CODES)}
 
 
 def test_rejection_reasons_are_all_told() -> None:

@@ -38,12 +38,12 @@ def judge(records: DataFrame, stream: Stream) -> DataFrame:
     """
     place = [*stream.deduplicate.key, "event_time"]
     judged = _null_safe_join(records, _winners(records, stream), place, "left")
-    is_beaten = F.col("winner").isNotNull() & (_arrival_order() != F.struct(*(f"winner.{c}" for c in ARRIVAL_ORDER)))
-    same = _typed(stream).eqNullSafe(F.col("winner.typed"))
+    is_beaten = F.col("_winner").isNotNull() & (_arrival_order() != F.struct(*(f"_winner.{c}" for c in ARRIVAL_ORDER)))
+    same = _typed(stream).eqNullSafe(F.col("_winner._typed"))
     return judged.select(
         *column_names(stream, DEDUPLICATED_EVENTS),
         F.when(is_beaten, F.when(same, "copy").otherwise("conflict")).alias("kind"),
-        *(F.when(is_beaten, F.col(f"winner.{name}")).alias(f"winner_{name}") for name in COORDINATES),
+        *(F.when(is_beaten, F.col(f"_winner.{name}")).alias(f"winner_{name}") for name in COORDINATES),
     )
 
 
@@ -60,19 +60,19 @@ def beaten(verdicts: DataFrame) -> DataFrame:
 def linked_partitions(records: DataFrame, stream: Stream) -> DataFrame:
     """The pairs of partitions, within a bucket, that hold records of one key within the window of each other.
 
-    `records` has the columns of `raw_events` and `bucket`. Returns `bucket`, `earlier`, `later` (ordinals), distinct.
+    `records` has the columns of `raw_events` and `_bucket`. Returns `bucket`, `earlier`, `later` (ordinals), distinct.
     Pairs that follow one another in time suffice: whatever lies between two records within the window is within it too.
     """
-    by_key = Window.partitionBy("bucket", *stream.deduplicate.key).orderBy("event_time")
-    times = _repeated(records, stream).select("bucket", *stream.deduplicate.key, "event_time").distinct()
-    pairs = times.withColumn("before", F.lag("event_time").over(by_key))
+    by_key = Window.partitionBy("_bucket", *stream.deduplicate.key).orderBy("event_time")
+    times = _repeated(records, stream).select("_bucket", *stream.deduplicate.key, "event_time").distinct()
+    pairs = times.withColumn("_before", F.lag("event_time").over(by_key))
     length = stream.partitions.length
-    near = F.unix_micros("event_time") - F.unix_micros("before") <= microseconds(stream.deduplicate.window)
+    near = F.unix_micros("event_time") - F.unix_micros("_before") <= microseconds(stream.deduplicate.window)
     return (
         pairs.where(near)
         .select(
-            "bucket",
-            partition_ordinal(F.col("before"), length).alias("earlier"),
+            F.col("_bucket").alias("bucket"),
+            partition_ordinal(F.col("_before"), length).alias("earlier"),
             partition_ordinal(F.col("event_time"), length).alias("later"),
         )
         .where("earlier < later")
@@ -83,18 +83,18 @@ def linked_partitions(records: DataFrame, stream: Stream) -> DataFrame:
 def _winners(records: DataFrame, stream: Stream) -> DataFrame:
     """For each key that occurs more than once and each of its event times: the earliest arrival within the window."""
     key = stream.deduplicate.key
-    first = F.min(F.struct(*ARRIVAL_ORDER, _typed(stream).alias("typed"))).alias("first")
+    first = F.min(F.struct(*ARRIVAL_ORDER, _typed(stream).alias("_typed"))).alias("_first")
     # Copies mostly share their event time, so the window slides over times, not over copies.
     times = _repeated(records, stream).groupBy(*key, "event_time").agg(first)
     reach = microseconds(stream.deduplicate.window)
     around = Window.partitionBy(*key).orderBy(F.unix_micros("event_time")).rangeBetween(-reach, reach)
-    return times.select(*key, "event_time", F.min("first").over(around).alias("winner"))
+    return times.select(*key, "event_time", F.min("_first").over(around).alias("_winner"))
 
 
 def _repeated(records: DataFrame, stream: Stream) -> DataFrame:
     """The records whose key occurs more than once, at whatever distance."""
     key = list(stream.deduplicate.key)
-    repeated = records.groupBy(*key).agg(F.count("*").alias("occurrences")).where("occurrences > 1").select(*key)
+    repeated = records.groupBy(*key).agg(F.count("*").alias("_occurrences")).where("_occurrences > 1").select(*key)
     return _null_safe_join(records, repeated, key, "left_semi")
 
 
@@ -108,7 +108,7 @@ def _typed(stream: Stream) -> Column:
 
 
 def _null_safe_join(left: DataFrame, right: DataFrame, columns: list[str], how: str) -> DataFrame:
-    renamed = right.withColumnsRenamed({name: f"_{name}" for name in columns})
-    condition = reduce(and_, (left[name].eqNullSafe(renamed[f"_{name}"]) for name in columns))
+    renamed = right.withColumnsRenamed({name: f"_right_{name}" for name in columns})
+    condition = reduce(and_, (left[name].eqNullSafe(renamed[f"_right_{name}"]) for name in columns))
     joined = left.join(renamed, condition, how)
-    return joined if how == "left_semi" else joined.drop(*(f"_{name}" for name in columns))
+    return joined if how == "left_semi" else joined.drop(*(f"_right_{name}" for name in columns))

@@ -15,7 +15,7 @@ def fragment(events: DataFrame, stream: Stream) -> DataFrame:
 
     A gap longer than the timeout splits, an equal one does not. Whole partitions in, whole partitions out.
     """
-    place = ("partition", "entity_id")
+    place = ("_partition", "entity_id")
     in_order = Window.partitionBy(*place).orderBy("event_time", *ARRIVAL_ORDER)
     # The sum over a frame that ends at this row numbers the fragments of an entity in a partition.
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -23,12 +23,12 @@ def fragment(events: DataFrame, stream: Stream) -> DataFrame:
     splits = F.coalesce(gap > microseconds(stream.sessions.timeout), F.lit(False)).cast("int")
     numbered = (
         events.where("entity_id is not null")
-        .withColumn("partition", partition_ordinal(F.col("event_time"), stream.partitions.length))
-        .withColumn("splits", splits)
-        .withColumn("number", F.sum("splits").over(so_far))
+        .withColumn("_partition", partition_ordinal(F.col("event_time"), stream.partitions.length))
+        .withColumn("_splits", splits)
+        .withColumn("_number", F.sum("_splits").over(so_far))
     )
     return (
-        numbered.groupBy(*place, "number")
+        numbered.groupBy(*place, "_number")
         .agg(
             F.min("event_time").alias("first_event_time"),
             F.max("event_time").alias("last_event_time"),

@@ -20,9 +20,9 @@ def stitch(fragments: DataFrame, stream: Stream) -> DataFrame:
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     gap = F.unix_micros("first_event_time") - F.lag(F.unix_micros("last_event_time")).over(in_order)
     splits = F.coalesce(gap > microseconds(stream.sessions.timeout), F.lit(False)).cast("int")
-    chained = fragments.withColumn("splits", splits).withColumn("number", F.sum("splits").over(so_far))
+    chained = fragments.withColumn("_splits", splits).withColumn("_number", F.sum("_splits").over(so_far))
     return (
-        chained.groupBy("entity_id", "number")
+        chained.groupBy("entity_id", "_number")
         .agg(
             F.min("first_event_time").alias("started_at"),
             F.max("last_event_time").alias("ended_at"),
@@ -39,12 +39,12 @@ def stitch(fragments: DataFrame, stream: Stream) -> DataFrame:
 def spans(sessions: DataFrame, stream: Stream) -> DataFrame:
     """The partitions from `first` to `last` (ordinals) that sessions of more than one partition span, distinct.
 
-    `sessions` has the columns `started_at`, `ended_at` and `bucket`; the result has `bucket`, `first` and `last`.
+    `sessions` has the columns `started_at`, `ended_at` and `_bucket`; the result has `bucket`, `first` and `last`.
     """
     length = stream.partitions.length
     return (
         sessions.select(
-            "bucket",
+            F.col("_bucket").alias("bucket"),
             partition_ordinal(F.col("started_at"), length).alias("first"),
             partition_ordinal(F.col("ended_at"), length).alias("last"),
         )

@@ -69,8 +69,8 @@ def test_a_session_that_falls_apart_though_nothing_is_new_where_it_starts(tmp_pa
 
 def test_columns_may_have_any_name_that_a_stream_file_may_give(tmp_path: Path, spark: SparkSession) -> None:
     """Also those that the stages might use for columns of their own."""
-    texts = ("partition", "number", "splits", "winner", "typed", "first", "last", "occurrences", "bucket")
-    longs = ("before", "earlier", "later", "content", "rows", "won", "order", "group", "select", "value")
+    texts = ("partition", "splits", "winner", "typed", "first", "last", "occurrences", "bucket", "side", "surplus")
+    longs = ("before", "number", "earlier", "later", "content", "rows", "won", "order", "group", "select", "value")
     stream = make_stream(
         tmp_path,
         attributes=dict.fromkeys(texts, "string") | dict.fromkeys(longs, "long"),

@@ -162,7 +162,7 @@ def test_partitions_are_linked_by_a_key_within_the_window_only(spark: SparkSessi
         at("w", "b", MIDNIGHT),
     ]
     bucket = F.when(F.col("entity_id") == "u", 1).otherwise(2)
-    pairs = linked_partitions(raw(spark, stream, lay_out(records)).withColumn("bucket", bucket), stream).collect()
+    pairs = linked_partitions(raw(spark, stream, lay_out(records)).withColumn("_bucket", bucket), stream).collect()
     day = stream.partitions.ordinal(MIDNIGHT)
     assert [tuple(pair) for pair in pairs] == [(1, day - 1, day)]
 
