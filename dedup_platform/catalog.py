@@ -156,9 +156,7 @@ def since(table: Table, known: int | None) -> tuple[list[Snapshot], bool]:
 
 
 def changes(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
-    """What this snapshot itself changed, from its own manifest entries; a compaction changes no fact."""
-    if snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE:
-        return
+    """The data files that this snapshot itself added and took away, from its own manifest entries."""
     for manifest in snapshot.manifests(table.io):
         if manifest.added_snapshot_id == snapshot.snapshot_id:
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
@@ -168,8 +166,13 @@ def changes(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
 
 def changed_cells(table: Table, since_snapshot: int | None) -> frozenset[Cell]:
     """The cells that main's snapshots after this one changed."""
-    newer, _ = since(table, since_snapshot)
+    newer = [snapshot for snapshot in since(table, since_snapshot)[0] if not rewrites_only(snapshot)]
     return frozenset(change.cell for snapshot in newer for change in changes(table, snapshot) if change.cell)
+
+
+def rewrites_only(snapshot: Snapshot) -> bool:
+    """Whether a snapshot holds the same rows in other files, as a compaction leaves them."""
+    return snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
 
 
 def live(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:

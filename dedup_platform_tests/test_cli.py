@@ -44,7 +44,7 @@ def line(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DEDUP_PLATFORM_HOME", str(settings.home))
     monkeypatch.setenv("DEDUP_PLATFORM_SPARK_MASTER", "local[2]")
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(cli.out, "width", 200)
     monkeypatch.chdir(tmp_path)
     return Line(monkeypatch, capfd)
 

@@ -50,15 +50,21 @@ class Fold:
         """Take in one data file that a snapshot added or took away."""
         if change.cell is None:
             return
+        self.resize(change)
+        news = self.news.setdefault((change.cell, sequence), News(micros(at) or 0))
+        if change.sign > 0:
+            news.rows_added += change.rows
+            news.arrival_min = _earliest(news.arrival_min, micros(change.arrival_min))
+
+    def resize(self, change: FileChange) -> None:
+        """Take in one data file that holds no news: a compaction changes what a cell is made of, not what it says."""
+        if change.cell is None:
+            return
         size = self.sizes.setdefault(change.cell, Size())
         size.rows += change.sign * change.rows
         size.files += change.sign
         size.bytes += change.sign * change.bytes
         size.arrival_max = _latest(size.arrival_max, micros(change.arrival_max))
-        news = self.news.setdefault((change.cell, sequence), News(micros(at) or 0))
-        if change.sign > 0:
-            news.rows_added += change.rows
-            news.arrival_min = _earliest(news.arrival_min, micros(change.arrival_min))
 
     def distrust(self, is_lost: Callable[[Mapping[str, Any]], bool], source: str) -> None:
         """Let cells count as outdated that were built from a snapshot of the input that was taken back."""

@@ -17,6 +17,7 @@ from dedup_platform.catalog import (
     head,
     live,
     newest_property,
+    rewrites_only,
     since,
     summary,
 )
@@ -107,7 +108,10 @@ class Ledger:
     def _add_snapshot(self, fold: Fold, stream: str, table: Table, snapshot: Snapshot) -> None:
         sequence = snapshot.sequence_number or 0
         for change in changes(table, snapshot):
-            fold.add(change, sequence, committed_at(snapshot))
+            if rewrites_only(snapshot):
+                fold.resize(change)
+            else:
+                fold.add(change, sequence, committed_at(snapshot))
         if name := summary(snapshot, "receipt"):
             fold.newest_receipt = name
             self._add_receipt(fold, stream, name)
