@@ -25,6 +25,17 @@ def pytest_configure() -> None:
             del os.environ[name]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--thorough`: what CI has no time for."""
+    parser.addoption("--thorough", action="store_true", help="run the longest tests in full (an hour more)")
+
+
+@pytest.fixture(scope="session")
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """Whether the longest tests are to be run in full."""
+    return bool(request.config.getoption("--thorough"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A skip fails where CI=true: nothing may be missing there but the data, which is not the project's."""
