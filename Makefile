@@ -44,7 +44,7 @@ demo: setup java ## generate a click stream with known truth, run it, repair a l
 	$(BIN)/dedup-platform demo
 
 test: setup java ## run every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: setup ## check style, formatting, types and the walls between the rooms
 	$(BIN)/ruff check .

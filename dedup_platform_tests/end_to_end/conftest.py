@@ -14,6 +14,13 @@ from pathlib import Path
 from typing import Any
 
 LOCATION = "dedup_platform.definitions"
+BRIEF = {
+    "DEDUP_PLATFORM_SPARK_MASTER": "local[2]",
+    "DEDUP_PLATFORM_DRIVER_MEMORY": "1g",
+    # Compiling well is for processes that live longer.
+    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
+}
+"""Settings for runs of a few seconds."""
 
 
 class Webserver:

@@ -10,7 +10,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
-from dedup_platform_tests.end_to_end.conftest import Webserver, dagster_dev, wait_until
+from dedup_platform_tests.end_to_end.conftest import BRIEF, Webserver, dagster_dev, wait_until
 from dedup_platform_tests.orchestration.conftest import QUIET
 
 DAYS = ("2024-03-01", "2024-03-02", "2024-03-03", "2024-03-04")
@@ -21,11 +21,9 @@ PATIENCE = 300
 def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: SparkSession) -> None:
     stream = stream_of_four_days(tmp_path)
     run_stream(settings, {stream.name: stream}, stream.name, QUIET)
-    environment = {
+    environment = BRIEF | {
         "DEDUP_PLATFORM_HOME": str(settings.home),
         "DEDUP_PLATFORM_STREAMS": str(stream.origin),
-        "DEDUP_PLATFORM_SPARK_MASTER": "local[2]",
-        "DEDUP_PLATFORM_DRIVER_MEMORY": "1g",
         "DAGSTER_HOME": str(settings.dagster_home),
     }
     with dagster_dev(environment, tmp_path / "dagster.log") as server:

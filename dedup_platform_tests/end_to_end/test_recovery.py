@@ -18,7 +18,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
-from dedup_platform_tests.end_to_end.conftest import wait_until
+from dedup_platform_tests.end_to_end.conftest import BRIEF, wait_until
 from dedup_platform_tests.orchestration.conftest import QUIET
 
 PATIENCE = 300
@@ -41,12 +41,14 @@ class Run:
     """`dedup-platform run` in a process of its own."""
 
     def __init__(self, settings: Settings, stream: Stream) -> None:
-        environment = os.environ | {
-            "DEDUP_PLATFORM_HOME": str(settings.home),
-            "DEDUP_PLATFORM_STREAMS": str(stream.origin),
-            "DEDUP_PLATFORM_SPARK_MASTER": "local[2]",
-            "DEDUP_PLATFORM_DRIVER_MEMORY": "1g",
-        }
+        environment = (
+            os.environ
+            | BRIEF
+            | {
+                "DEDUP_PLATFORM_HOME": str(settings.home),
+                "DEDUP_PLATFORM_STREAMS": str(stream.origin),
+            }
+        )
         command = [str(Path(sys.executable).with_name("dedup-platform")), "run"]
         self.process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -1,6 +1,6 @@
 """A writer that is held between its read and its commit, while another one finishes, cannot overwrite newer rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -31,6 +31,7 @@ from dedup_platform.testing import (
     utc,
     write_batch,
 )
+from dedup_platform_tests.homes import Home
 
 
 @dataclass
@@ -53,18 +54,30 @@ class Two:
         records = [record for batch in self.history.batches[: self.delivered] for record in batch]
         assert self.one.read(self.stream.name, RAW_EVENTS).count() == len(records)
         assert differences(self.one, self.stream, records, SessionIds()) == []
-        assert self.one.verify(self.stream.name) == []
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tuple[Home, History]:
+    """A home that has taken in and repaired the first batch of the history."""
+    folder = tmp_path_factory.mktemp("held")
+    stream = make_stream(folder, buckets=2, timeout="2h")
+    history = histories(11, 40, Rules.of(stream), stream.partitions.start, batches=3)
+    home = Home(folder, stream, spark, HeldClock(history.now))
+    write_batch(stream, history.batches[0])
+    home.run()
+    home.keep()
+    return home, history
 
 
 @pytest.fixture
-def two(tmp_path: Path, spark: SparkSession) -> Two:
-    stream = make_stream(tmp_path, buckets=2, timeout="2h")
-    history = histories(11, 40, Rules.of(stream), stream.partitions.start, batches=3)
-    one, other = (temporary_platform(tmp_path / "home", stream, spark, HeldClock(history.now)) for _ in range(2))
-    pair = Two(stream, history, one, other)
-    pair.deliver()
-    run(one)
-    return pair
+def two(kept: tuple[Home, History]) -> Iterator[Two]:
+    home, history = kept
+    home.put_back()
+    landing = home.stream.source.root
+    first = set(landing.iterdir())
+    yield Two(home.stream, history, home.platform(), home.platform(), delivered=1)
+    for file in set(landing.iterdir()) - first:
+        file.unlink()
 
 
 def run(platform: Platform) -> None:

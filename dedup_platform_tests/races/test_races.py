@@ -29,7 +29,7 @@ from dedup_platform.testing.delivery import ATTRIBUTES
 from dedup_platform_tests.conftest import PROJECT
 
 ROUNDS = 20
-FIRST_RUNS = 5
+FIRST_RUNS = 3
 NOW = utc("2024-06-01")
 
 
@@ -134,7 +134,7 @@ def with_new_column(stream: Stream) -> Stream:
 def test_the_same_files_and_overlapping_partitions_raced_twenty_times_end_equal(
     tmp_path: Path, workers: tuple[Worker, Worker], spark: SparkSession
 ) -> None:
-    race, history = prepare(tmp_path, workers, entities=80, batches=ROUNDS)
+    race, history = prepare(tmp_path, workers, entities=40, batches=ROUNDS)
     stream = race.stream
     platform = temporary_platform(race.home, stream, spark, HeldClock(NOW))
     ordinals = {stream.partitions.ordinal(each.event_time) for each in history.records}

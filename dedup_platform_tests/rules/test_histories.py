@@ -44,14 +44,14 @@ class Setting:
         return f"{self.granularity}-{self.window}-{self.timeout}-{self.buckets}"
 
 
-DAYS = Setting("day", "1d", "30m", buckets=128, entities=60)
-HOURS = Setting("hour", "2h", "90m", buckets=128, entities=60)
+DAYS = Setting("day", "1d", "30m", buckets=64, entities=30)
+HOURS = Setting("hour", "2h", "90m", buckets=64, entities=30)
 SETTINGS = [
     DAYS,
     HOURS,
     Setting("day", "0s", "90m", buckets=1, entities=150),
-    Setting("day", "3d", "2h", buckets=128, entities=60),
-    Setting("hour", "0s", "2h", buckets=128, entities=60),
+    Setting("day", "3d", "2h", buckets=64, entities=30),
+    Setting("hour", "0s", "2h", buckets=64, entities=30),
     Setting("hour", "1d", "30m", buckets=2, entities=150),
 ]
 
