@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PORT ?= 3000
+# Two at a time: each has a Spark of its own. Tests of one file share what they prepare.
+TEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The first Python that is new enough and can make virtual environments. PYTHON=... chooses another.
 USABLE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
@@ -22,10 +24,10 @@ dev: export DAGSTER_HOME ?= $(DEDUP_PLATFORM_HOME)/dagster
 # Others ask for these with an extra, and pip before 23.3 finds their pin only where it is spelled with it.
 PINS_WITH_EXTRAS := gql[requests] uvicorn[standard]
 
-.PHONY: help setup java demo test lint dev bench lock clean
+.PHONY: help setup java demo test test-thorough lint dev bench lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## install into .venv what requirements.lock says (skipped when up to date)
 
@@ -44,7 +46,10 @@ demo: setup java ## generate a click stream with known truth, run it, repair a l
 	$(BIN)/dedup-platform demo
 
 test: setup java ## run every test
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(TEST)
+
+test-thorough: setup java ## run every test, the longest ones in full
+	$(TEST) --thorough
 
 lint: setup ## check style, formatting, types and the walls between the rooms
 	$(BIN)/ruff check .
