@@ -9,8 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PORT ?= 3000
-# Two at a time: each has a Spark of its own. Tests of one file share what they prepare.
-TEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# Two at a time: each has a Spark of its own. Tests of one file share what they prepare; files with the longest come first.
+TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The first Python that is new enough and can make virtual environments. PYTHON=... chooses another.
 USABLE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
