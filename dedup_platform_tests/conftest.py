@@ -14,6 +14,8 @@ from dedup_platform.settings import ENV_PREFIX, Settings
 from dedup_platform.spark import spark_session
 
 PROJECT = Path(__file__).parent.parent
+BRIEF_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
+"""For Java processes of a few minutes, which do not live long enough to earn back what optimizing them costs."""
 NO_DATA = "test data is absent: "
 TEST_DATA = f"{ENV_PREFIX}TEST_DATA"
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from dedup_platform import tables
 from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS
 from dedup_platform.testing import HeldClock, Rules, histories, make_stream, write_batch
-from dedup_platform_tests.conftest import PROJECT
+from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
 from dedup_platform_tests.homes import Home, all_rows, references, stale
 
 FIRST_RUN = (f"before the first snapshot of {RAW_EVENTS}", f"after creating {RAW_EVENTS}")
@@ -105,8 +105,7 @@ def crash(home: Home, step: str, victim: str = "all") -> tuple[int, str]:
         process = subprocess.run(
             [sys.executable, "-m", "dedup_platform_tests.crashes.child", *map(str, arguments)],
             cwd=PROJECT,
-            # Compiling well is for processes that live longer.
-            env={**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"},
+            env=os.environ | BRIEF_JAVA,
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,

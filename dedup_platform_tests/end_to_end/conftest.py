@@ -13,13 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dedup_platform_tests.conftest import BRIEF_JAVA
+
 LOCATION = "dedup_platform.definitions"
-BRIEF = {
-    "DEDUP_PLATFORM_SPARK_MASTER": "local[2]",
-    "DEDUP_PLATFORM_DRIVER_MEMORY": "1g",
-    # Compiling well is for processes that live longer.
-    "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
-}
+BRIEF = BRIEF_JAVA | {"DEDUP_PLATFORM_SPARK_MASTER": "local[2]", "DEDUP_PLATFORM_DRIVER_MEMORY": "1g"}
 """Settings for runs of a few seconds."""
 
 

@@ -1,6 +1,7 @@
 """Two processes, each with its own Spark, do the same at the same moment; nothing but the lake keeps them apart."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from dedup_platform.testing import (
     write_batch,
 )
 from dedup_platform.testing.delivery import ATTRIBUTES
-from dedup_platform_tests.conftest import PROJECT
+from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
 
 ROUNDS = 20
 FIRST_RUNS = 3
@@ -81,7 +82,10 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Worker, 
 def start(log: IO[str]) -> Worker:
     command = [sys.executable, "-m", "dedup_platform_tests.races.worker", NOW.isoformat()]
     pipe = subprocess.PIPE
-    return Worker(subprocess.Popen(command, cwd=PROJECT, stdin=pipe, stdout=pipe, stderr=log, text=True))
+    environment = os.environ | BRIEF_JAVA
+    return Worker(
+        subprocess.Popen(command, cwd=PROJECT, env=environment, stdin=pipe, stdout=pipe, stderr=log, text=True)
+    )
 
 
 def prepare(folder: Path, workers: tuple[Worker, Worker], entities: int, batches: int) -> tuple[Race, History]:
