@@ -47,11 +47,17 @@ from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell, contiguous
 from dedup_platform.settings import CATALOG
 from dedup_platform.stream import Stream
 
+
+def _is_overtaken(error: BaseException) -> bool:
+    """Whether another writer of the same table got in between; only if main itself moved is there a conflict."""
+    if isinstance(error, CommitFailedException):
+        return not isinstance(error, _MainMoved)
+    # PyIceberg notices that a sequence number is taken before it compares references.
+    return isinstance(error, ValueError) and "sequence number" in str(error)
+
+
 _patiently = retry(
-    # Another writer of the same table may get in between; only if main itself moved is there a conflict.
-    retry=retry_if_exception(
-        lambda error: isinstance(error, CommitFailedException) and not isinstance(error, _MainMoved)
-    ),
+    retry=retry_if_exception(_is_overtaken),
     stop=stop_after_attempt(12),
     wait=wait_random_exponential(0.05, 2),
     reraise=True,
@@ -147,8 +153,12 @@ class Lakehouse:
                 place, schema, partition_spec=spec, properties=tables.PROPERTIES | measured
             )
         # Its own step, for whoever died between the two: every compare-and-set needs a snapshot to start from.
-        if self.catalog.load(*place) is None:
-            created = self._load(*place)
+        self._add_first_snapshot(*place)
+
+    @_patiently
+    def _add_first_snapshot(self, stream: str, table: str) -> None:
+        if self.catalog.load(stream, table) is None:
+            created = self._load(stream, table)
             created.append(_no_rows(created))
 
     @_patiently
@@ -241,8 +251,7 @@ class Lakehouse:
     def stage_nothing(self, stream: Stream, table: str, base: int, properties: Mapping[str, str]) -> Staged:
         """An empty snapshot whose summary alone says something."""
         branch = self._branch(stream, table, base)
-        target = self._load(stream.name, table)
-        target.append(_no_rows(target), snapshot_properties=_prefixed(properties), branch=branch)
+        self._append_nothing(stream, table, branch, properties)
         return self._staged(stream, table, branch, base)
 
     def publish(self, staged: Staged) -> None:
@@ -288,6 +297,11 @@ class Lakehouse:
             writer = writer.option(f"snapshot-property.{name}", value)
         writer.overwrite(replaced)
         return self._staged(stream, table, branch, base)
+
+    @_patiently
+    def _append_nothing(self, stream: Stream, table: str, branch: str, properties: Mapping[str, str]) -> None:
+        target = self._load(stream.name, table)
+        target.append(_no_rows(target), snapshot_properties=_prefixed(properties), branch=branch)
 
     @_patiently
     def _branch(self, stream: Stream, table: str, base: int) -> str:

@@ -181,7 +181,7 @@ class Platform:
 
     def _prepare(self, stream: str) -> Stream:
         definition = self.stream(stream)
-        self.lake.evolve(definition)
+        _again(self.lake.evolve)(definition)
         self.lake.discard_abandoned(definition)
         return definition
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
@@ -230,6 +231,21 @@ def test_whoever_creates_the_first_table_chooses_the_buckets_of_all(tmp_path: Pa
     platform.lake.create(stream, 1)
     loaded = [platform.lake.catalog.load(stream.name, table) for table in tables.ALL]
     assert [bucket_count(table) for table in loaded if table] == [4] * len(tables.ALL)
+
+
+def test_an_empty_snapshot_whose_number_another_writer_took_meanwhile_takes_the_next(two: Two) -> None:
+    lake, base = two.one.lake, snapshot(two.one, RAW_EVENTS)
+    branch, load = lake._branch(two.stream, RAW_EVENTS, base), lake._load
+
+    def overtaken(stream: str, table: str) -> Table:
+        loaded = load(stream, table)
+        lake._load = load  # type: ignore[method-assign]
+        two.other.lake.stage_nothing(two.stream, RAW_EVENTS, base, {})
+        return loaded
+
+    lake._load = overtaken  # type: ignore[method-assign]
+    lake._append_nothing(two.stream, RAW_EVENTS, branch, {})
+    assert lake._staged(two.stream, RAW_EVENTS, branch, base).rows_added == 0
 
 
 def pair(two: Two) -> tuple[list[str], list[str]]:
