@@ -188,10 +188,10 @@ def summary(snapshot: Snapshot, name: str) -> str | None:
     return snapshot.summary.additional_properties.get(SUMMARY + name) if snapshot.summary else None
 
 
-def newest_property(table: Table, name: str) -> str | None:
-    """The platform's property as the newest snapshot that has it says."""
-    values = (summary(snapshot, name) for snapshot in ancestry(table))
-    return next((value for value in values if value is not None), None)
+def paired_duplicates(events: Table) -> int | None:
+    """The snapshot of `duplicate_events` that the newest `deduplicated_events` were published with."""
+    pairs = (summary(snapshot, "duplicates-snapshot") for snapshot in ancestry(events))
+    return next((int(pair) for pair in pairs if pair is not None), None)
 
 
 def total_rows(table: Table) -> int:

@@ -40,7 +40,7 @@ from dedup_platform.catalog import (
     changed_cells,
     changes,
     head,
-    newest_property,
+    paired_duplicates,
 )
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
 from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell, contiguous
@@ -219,8 +219,7 @@ class Lakehouse:
         return condition
 
     def _paired_duplicates(self, stream: Stream) -> int | None:
-        pair = newest_property(self._load(stream.name, tables.DEDUPLICATED_EVENTS), "duplicates-snapshot")
-        return int(pair) if pair else None
+        return paired_duplicates(self._load(stream.name, tables.DEDUPLICATED_EVENTS))
 
     # Staging and publishing
 

@@ -16,7 +16,7 @@ from dedup_platform.catalog import (
     committed_at,
     head,
     live,
-    newest_property,
+    paired_duplicates,
     rewrites_only,
     since,
     summary,
@@ -197,8 +197,8 @@ def _connected(table: Table, known: tuple[str, Head] | None) -> bool:
 
 def _is_paired(loaded: Mapping[str, Table]) -> bool:
     """Whether the duplicates that the newest events name are in the history of `duplicate_events`."""
-    pair = newest_property(loaded[tables.DEDUPLICATED_EVENTS], "duplicates-snapshot")
-    return pair is None or since(loaded[tables.DUPLICATE_EVENTS], int(pair))[1]
+    pair = paired_duplicates(loaded[tables.DEDUPLICATED_EVENTS])
+    return pair is None or since(loaded[tables.DUPLICATE_EVENTS], pair)[1]
 
 
 def _is_lost(source: Table) -> Callable[[Mapping[str, Any]], bool]:
