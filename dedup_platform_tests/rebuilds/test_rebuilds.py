@@ -190,7 +190,7 @@ def test_the_branch_of_a_dead_writer_goes_after_a_day_and_is_never_read(
 ) -> None:
     platform = home.platform()
     with monkeypatch.context() as two_days_ago:
-        two_days_ago.setattr("dedup_platform.lakehouse.time.time_ns", shifted_by_two_days())
+        two_days_ago.setattr("dedup_platform.lakehouse.lakehouse.time.time_ns", shifted_by_two_days())
         old = stage_everything_again(platform)
     young = stage_everything_again(platform)
     assert {old, young} < references(platform, DEDUPLICATED_EVENTS).keys()

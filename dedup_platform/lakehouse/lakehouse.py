@@ -7,9 +7,8 @@ so. A writer that was killed, or whose server finishes after it, leaves a branch
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -35,15 +34,17 @@ from dedup_platform import tables
 from dedup_platform.catalog import (
     SUMMARY,
     Catalog,
-    FileChange,
     bucket_count,
     changed_cells,
     changes,
     head,
     paired_duplicates,
 )
-from dedup_platform.errors import ConflictError, IncompatibleChangeError
-from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell, contiguous
+from dedup_platform.errors import ConflictError
+from dedup_platform.lakehouse.conditions import within
+from dedup_platform.lakehouse.schema import check_partitioning, missing_columns
+from dedup_platform.lakehouse.staged import Staged
+from dedup_platform.lateness import EPOCH, Cell
 from dedup_platform.settings import CATALOG
 from dedup_platform.stream import Stream
 
@@ -69,36 +70,6 @@ STAGING = "staged_"
 
 class _MainMoved(CommitFailedException):
     """Main is not where the writer left it."""
-
-
-@dataclass(frozen=True)
-class Staged:
-    """Rows that are written but not published: the snapshot that would become main's, and what it changes."""
-
-    stream: str
-    table: str
-    branch: str
-    base: int
-    snapshot_id: int
-    changes: tuple[FileChange, ...]
-
-    @property
-    def rows_added(self) -> int:
-        """Rows in the files that the snapshot adds."""
-        return sum(change.rows for change in self.changes if change.sign > 0)
-
-    @property
-    def bytes_added(self) -> int:
-        """Bytes of these files."""
-        return sum(change.bytes for change in self.changes if change.sign > 0)
-
-    def rows_by_cell(self) -> dict[Cell, int]:
-        """Rows added to each cell; rejected rows are in none."""
-        rows: dict[Cell, int] = {}
-        for change in self.changes:
-            if change.sign > 0 and change.cell is not None:
-                rows[change.cell] = rows.get(change.cell, 0) + change.rows
-        return rows
 
 
 class Lakehouse:
@@ -134,8 +105,8 @@ class Lakehouse:
         """Refuse a stream file that its tables cannot follow; raises IncompatibleChangeError."""
         for name in tables.ALL:
             if table := self.catalog.load(stream.name, name):
-                _check_partitioning(stream, table)
-                _missing_columns(stream, name, table)
+                check_partitioning(stream, table)
+                missing_columns(stream, name, table)
 
     def _create_table(self, stream: Stream, table: str, buckets: int) -> None:
         schema = tables.iceberg_schema(tables.columns(stream, table))
@@ -164,8 +135,8 @@ class Lakehouse:
     @_patiently
     def _add_columns(self, stream: Stream, name: str) -> Table:
         table = self._load(stream.name, name)
-        _check_partitioning(stream, table)
-        if missing := _missing_columns(stream, name, table):
+        check_partitioning(stream, table)
+        if missing := missing_columns(stream, name, table):
             with table.update_schema() as update:
                 for column in missing:
                     update.add_column(column.name, tables.iceberg_schema((column,)).fields[0].field_type)
@@ -207,16 +178,7 @@ class Lakehouse:
 
     def within(self, stream: Stream, table: str, cells: Iterable[Cell]) -> Column:
         """The condition that a row lies in these cells, in a form that Iceberg answers from partition values alone."""
-        column = F.col(tables.PARTITION_TIME[table])
-        condition = F.lit(False)
-        buckets = self.buckets(stream)
-        for partitions, in_buckets in _rectangles(cells):
-            times = F.lit(False)
-            for ordinals in contiguous(partitions):
-                start, end = stream.partitions.start_of(ordinals[0]), stream.partitions.start_of(ordinals[-1] + 1)
-                times = times | ((column >= F.lit(start)) & (column < F.lit(end)))
-            condition = condition | (times & _in_buckets(in_buckets, buckets))
-        return condition
+        return within(stream, table, cells, self.buckets(stream))
 
     def _paired_duplicates(self, stream: Stream) -> int | None:
         return paired_duplicates(self._load(stream.name, tables.DEDUPLICATED_EVENTS))
@@ -355,58 +317,3 @@ def _no_rows(table: Table) -> pa.Table:
 
 def _started(branch: str) -> datetime:
     return EPOCH + timedelta(microseconds=int(branch.split("_")[1]))
-
-
-def _rectangles(cells: Iterable[Cell]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Cells as few pairs (partitions, buckets) that hold all combinations."""
-    by_bucket: dict[int, set[int]] = {}
-    for partition, bucket in cells:
-        by_bucket.setdefault(bucket, set()).add(partition)
-    by_partitions: dict[tuple[int, ...], list[int]] = {}
-    for bucket, partitions in by_bucket.items():
-        by_partitions.setdefault(tuple(sorted(partitions)), []).append(bucket)
-    for partitions_of, buckets in by_partitions.items():
-        yield partitions_of, tuple(sorted(buckets))
-
-
-def _in_buckets(chosen: tuple[int, ...], buckets: int) -> Column:
-    if len(chosen) == buckets + 1:
-        return F.lit(True)
-    condition = F.col("entity_id").isNull() if NO_ENTITY in chosen else F.lit(False)
-    for bucket in chosen:
-        if bucket != NO_ENTITY:
-            condition = condition | (F.expr(f"{CATALOG}.system.bucket({buckets}, entity_id)") == bucket)
-    return condition
-
-
-def _missing_columns(stream: Stream, name: str, table: Table) -> list[tables.Column]:
-    wanted = tables.columns(stream, name)
-    fields = {field.name: field for field in table.schema().fields}
-    if gone := fields.keys() - {column.name for column in wanted}:
-        raise IncompatibleChangeError(
-            f"{stream.origin}: {stream.name}.{name} has the columns {sorted(gone)}, which the stream file no longer "
-            "names. Columns cannot be taken away: name them again, or give the stream another name."
-        )
-    for column, field in zip(wanted, tables.iceberg_schema(wanted).fields, strict=True):
-        existing = fields.get(column.name)
-        if existing and isinstance(column.type, str) and existing.field_type != field.field_type:
-            raise IncompatibleChangeError(
-                f"{stream.origin}: {stream.name}.{name}.{column.name} is {existing.field_type} in the table and "
-                f"{field.field_type} in the stream file. A type cannot change: use another name for the new one."
-            )
-    return [column for column in wanted if column.name not in fields]
-
-
-def _check_partitioning(stream: Stream, table: Table) -> None:
-    by_time = table.spec().fields[0]
-    granularity = "day" if isinstance(by_time.transform, DayTransform) else "hour"
-    if granularity != stream.partitions.granularity:
-        raise IncompatibleChangeError(
-            f"{stream.origin}: partitions.granularity is {stream.partitions.granularity}, but the tables of "
-            f"{stream.name} are partitioned by {granularity}. It cannot change: give the stream another name."
-        )
-    if stream.buckets and stream.buckets != bucket_count(table):
-        raise IncompatibleChangeError(
-            f"{stream.origin}: buckets is {stream.buckets}, but the tables of {stream.name} have "
-            f"{bucket_count(table)}. Leave `buckets` out to keep what the tables have, or give the stream another name."
-        )

@@ -1,0 +1,44 @@
+"""What a stream file and the existing tables must agree on, and which columns the tables still lack."""
+
+from pyiceberg.table import Table
+from pyiceberg.transforms import DayTransform
+
+from dedup_platform import tables
+from dedup_platform.catalog import bucket_count
+from dedup_platform.errors import IncompatibleChangeError
+from dedup_platform.stream import Stream
+
+
+def missing_columns(stream: Stream, name: str, table: Table) -> list[tables.Column]:
+    """The columns to add; IncompatibleChangeError if one would have to go or to change its type."""
+    wanted = tables.columns(stream, name)
+    fields = {field.name: field for field in table.schema().fields}
+    if gone := fields.keys() - {column.name for column in wanted}:
+        raise IncompatibleChangeError(
+            f"{stream.origin}: {stream.name}.{name} has the columns {sorted(gone)}, which the stream file no longer "
+            "names. Columns cannot be taken away: name them again, or give the stream another name."
+        )
+    for column, field in zip(wanted, tables.iceberg_schema(wanted).fields, strict=True):
+        existing = fields.get(column.name)
+        if existing and isinstance(column.type, str) and existing.field_type != field.field_type:
+            raise IncompatibleChangeError(
+                f"{stream.origin}: {stream.name}.{name}.{column.name} is {existing.field_type} in the table and "
+                f"{field.field_type} in the stream file. A type cannot change: use another name for the new one."
+            )
+    return [column for column in wanted if column.name not in fields]
+
+
+def check_partitioning(stream: Stream, table: Table) -> None:
+    """Raise IncompatibleChangeError if the stream file asks for other partitions than the table has."""
+    by_time = table.spec().fields[0]
+    granularity = "day" if isinstance(by_time.transform, DayTransform) else "hour"
+    if granularity != stream.partitions.granularity:
+        raise IncompatibleChangeError(
+            f"{stream.origin}: partitions.granularity is {stream.partitions.granularity}, but the tables of "
+            f"{stream.name} are partitioned by {granularity}. It cannot change: give the stream another name."
+        )
+    if stream.buckets and stream.buckets != bucket_count(table):
+        raise IncompatibleChangeError(
+            f"{stream.origin}: buckets is {stream.buckets}, but the tables of {stream.name} have "
+            f"{bucket_count(table)}. Leave `buckets` out to keep what the tables have, or give the stream another name."
+        )

@@ -1,0 +1,36 @@
+"""What was written but is not published yet."""
+
+from dataclasses import dataclass
+
+from dedup_platform.catalog import FileChange
+from dedup_platform.lateness import Cell
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Rows that are written but not published: the snapshot that would become main's, and what it changes."""
+
+    stream: str
+    table: str
+    branch: str
+    base: int
+    snapshot_id: int
+    changes: tuple[FileChange, ...]
+
+    @property
+    def rows_added(self) -> int:
+        """Rows in the files that the snapshot adds."""
+        return sum(change.rows for change in self.changes if change.sign > 0)
+
+    @property
+    def bytes_added(self) -> int:
+        """Bytes of these files."""
+        return sum(change.bytes for change in self.changes if change.sign > 0)
+
+    def rows_by_cell(self) -> dict[Cell, int]:
+        """Rows added to each cell; rejected rows are in none."""
+        rows: dict[Cell, int] = {}
+        for change in self.changes:
+            if change.sign > 0 and change.cell is not None:
+                rows[change.cell] = rows.get(change.cell, 0) + change.rows
+        return rows
