@@ -208,7 +208,7 @@ def committed_at(snapshot: Snapshot) -> datetime:
 def _file_change(table: Table, entry: ManifestEntry) -> FileChange:
     file = entry.data_file
     return FileChange(
-        cell=_cell(file),
+        cell=cell_of(file),
         sign=-1 if entry.status == ManifestEntryStatus.DELETED else 1,
         rows=file.record_count,
         bytes=file.file_size_in_bytes,
@@ -218,7 +218,8 @@ def _file_change(table: Table, entry: ManifestEntry) -> FileChange:
     )
 
 
-def _cell(file: DataFile) -> Cell | None:
+def cell_of(file: DataFile) -> Cell | None:
+    """The cell that a data file lies in; None for rejected rows."""
     partition, bucket = file.partition[0], file.partition[1]
     if partition is None:
         return None

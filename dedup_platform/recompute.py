@@ -5,24 +5,31 @@ Whoever loses a race to another writer gets ConflictError, and nothing was writt
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame, functions as F
+from pyiceberg.manifest import DataFile
+from pyspark.sql import functions as F
 
 from dedup_platform import statistics
 from dedup_platform.catalog import new_receipt_name
+from dedup_platform.cellwork import (
+    CellFiles,
+    Deduplication,
+    Fragmentation,
+    Written,
+    chunks_along_time,
+    chunks_of_cells,
+    work,
+)
 from dedup_platform.commits import Commit
 from dedup_platform.errors import ConflictError, ConservationError
 from dedup_platform.fingerprints import fingerprint
-from dedup_platform.lakehouse import Lakehouse, Staged
+from dedup_platform.lakehouse import Lakehouse, Staged, TableFiles
 from dedup_platform.lateness import NO_ENTITY, Cell, Facts, reach
 from dedup_platform.ledger import CellSize, Head, Ledger
 from dedup_platform.replacement import Target, replacements
-from dedup_platform.stages.deduplicated import beaten, judge, kept
-from dedup_platform.stages.fragments import fragment
 from dedup_platform.stream import Stream
 from dedup_platform.tables import (
     DEDUPLICATED_EVENTS,
@@ -55,6 +62,50 @@ class Build:
     def source(self) -> int:
         """The input's snapshot that everything is read from."""
         return self.heads[INPUT_OF[self.table]].snapshot_id
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """The cells of one table after the work on them: what changed, and the files to take away and to add."""
+
+    table: str
+    cells: tuple[Written, ...]
+    old: CellFiles
+
+    @classmethod
+    def of(cls, table: str, written: Iterable[Written], old: CellFiles) -> "Rebuilt":
+        """This table's part of what was written."""
+        return cls(table, tuple(each for each in written if each.table == table), old)
+
+    @property
+    def changed(self) -> Cells:
+        """The cells whose rows differ from before."""
+        return frozenset(each.cell for each in self.cells if each.is_changed)
+
+    @property
+    def removed(self) -> list[DataFile]:
+        """The old files of the changed cells."""
+        return [file for cell in self.changed for file in self.old.get(cell, ())]
+
+    @property
+    def added(self) -> list[DataFile]:
+        """The new files of the changed cells."""
+        return [each.file for each in self.cells if each.file]
+
+    def count_events(self) -> tuple[int, int]:
+        """The events in the changed cells of a table of fragments, before and after."""
+        changed = [each for each in self.cells if each.is_changed]
+        return sum(each.events_before for each in changed), sum(each.events_after for each in changed)
+
+    def numbers(self) -> dict[int, dict[str, float]]:
+        """Ordinal -> what the checked cells of this partition say in sum (of durations: at most)."""
+        found: dict[int, dict[str, float]] = {}
+        for each in self.cells:
+            numbers = found.setdefault(each.cell.partition, {})
+            for name, value in each.numbers.items():
+                so_far = numbers.get(name, 0.0)
+                numbers[name] = max(so_far, value) if name.endswith("_seconds") else so_far + value
+        return found
 
 
 class Recompute:
@@ -104,29 +155,40 @@ class Recompute:
         stream = build.stream
         cells = with_linked(self.lake, stream, build.source, build.facts, cells | self.lake.unpaired_cells(stream))
         around = reach(stream.deduplicate.window, stream.partitions.length)
-        verdicts = judge(self.lake.read(stream, RAW_EVENTS, build.source, grown(cells, around)), stream)
-        targets = [
-            self._target(build, DUPLICATE_EVENTS, beaten),
-            self._target(build, DEDUPLICATED_EVENTS, partial(kept, stream=stream)),
-        ]
-        with replacements(self.lake, stream, verdicts, cells, targets) as (duplicates, events):
-            losers = duplicates.stage({"reason": build.reason}) if duplicates.changed else None
-            pair = losers.snapshot_id if losers else build.heads[DUPLICATE_EVENTS].snapshot_id
-            receipt = self._receipt(build, cells, events.changed)
-            staged = events.stage(self._properties(build, receipt) | {"duplicates-snapshot": str(pair)})
-            self._check_cells(build, cells, duplicates.rows_after(losers), events.rows_after(staged), [staged, losers])
+        raw = self.lake.files(stream, RAW_EVENTS, build.source, grown(cells, around))
+        old = self._old(build, cells, DUPLICATE_EVENTS, DEDUPLICATED_EVENTS)
+        each = Deduplication(stream, self._tables(build, RAW_EVENTS, *old))
+        written = work(self.lake.spark(), chunks_along_time(raw, _with_files(cells, raw, old), old, around), each)
+        duplicates, events = (Rebuilt.of(table, written, old[table]) for table in old)
+        beside = self._stage(build, duplicates, {"reason": build.reason}) if duplicates.changed else None
+        pair = beside.snapshot_id if beside else build.heads[DUPLICATE_EVENTS].snapshot_id
+        receipt = self._receipt(build, cells, events.changed)
+        properties = self._properties(build, receipt) | {"duplicates-snapshot": str(pair)}
+        staged = self._stage(build, events, properties)
+        self._check_cells(
+            build,
+            cells,
+            self._rows_after(build, duplicates, beside),
+            self._rows_after(build, events, staged),
+            [staged, beside],
+        )
         # The duplicates go first: the events' commit names them, and readers follow that pair.
-        if losers:
-            self.lake.publish(losers)
-        return self._publish(build, staged, receipt, cells, events.changed | duplicates.changed, losers)
+        if beside:
+            self.lake.publish(beside)
+        return self._publish(
+            build, staged, receipt, cells, events.changed | duplicates.changed, beside, events.numbers()
+        )
 
     def _fragment(self, build: Build, cells: Cells) -> Commit:
         stream = build.stream
-        rows = fragment(self.lake.read(stream, DEDUPLICATED_EVENTS, build.source, cells), stream)
-        with replacements(self.lake, stream, rows, cells, [self._target(build, SESSION_FRAGMENTS)]) as (fragments,):
-            receipt = self._receipt(build, cells, fragments.changed)
-            staged = fragments.stage(self._properties(build, receipt))
-        before, after = fragments.count_events(staged)
+        events = self.lake.files(stream, DEDUPLICATED_EVENTS, build.source, cells)
+        old = self._old(build, cells, SESSION_FRAGMENTS)
+        each = Fragmentation(stream, self._tables(build, DEDUPLICATED_EVENTS, SESSION_FRAGMENTS))
+        written = work(self.lake.spark(), chunks_of_cells(events, _with_files(cells, events, old), old), each)
+        fragments = Rebuilt.of(SESSION_FRAGMENTS, written, old[SESSION_FRAGMENTS])
+        receipt = self._receipt(build, cells, fragments.changed)
+        staged = self._stage(build, fragments, self._properties(build, receipt))
+        before, after = fragments.count_events()
         sizes = self.ledger.sizes(stream.name, DEDUPLICATED_EVENTS)
         inside = sum(sizes[cell].rows for cell in fragments.changed if cell in sizes)
         self._balance(build, [staged], after == inside, f"{inside} events, but fragments of {after}")
@@ -136,7 +198,8 @@ class Recompute:
     def _sessionize(self, build: Build, cells: Cells) -> Commit:
         stream = build.stream
         widened = with_sessions(self.lake, stream, build.source, build.base, build.facts, cells)
-        cells, target = widened.cells, self._target(build, SESSIONS)
+        cells = widened.cells
+        target = Target(SESSIONS, build.base, self.ledger.sizes(stream.name, SESSIONS))
         with replacements(self.lake, stream, widened.sessions, cells, [target]) as (sessions,):
             receipt = self._receipt(build, cells, sessions.changed)
             staged = sessions.stage(self._properties(build, receipt))
@@ -151,8 +214,23 @@ class Recompute:
 
     # What all steps share
 
-    def _target(self, build: Build, table: str, *select: Callable[[DataFrame], DataFrame]) -> Target:
-        return Target(table, build.heads[table].snapshot_id, self.ledger.sizes(build.stream.name, table), *select)
+    def _tables(self, build: Build, *names: str) -> dict[str, TableFiles]:
+        return {name: self.lake.table_files(build.stream, name) for name in names}
+
+    def _old(self, build: Build, cells: Cells, *names: str) -> dict[str, dict[Cell, list[DataFile]]]:
+        return {name: self.lake.files(build.stream, name, build.heads[name].snapshot_id, cells) for name in names}
+
+    def _stage(self, build: Build, rebuilt: "Rebuilt", properties: Mapping[str, str]) -> Staged:
+        stream, base = build.stream, build.heads[rebuilt.table].snapshot_id
+        if not rebuilt.changed:
+            return self.lake.stage_nothing(stream, rebuilt.table, base, properties)
+        return self.lake.stage_files(stream, rebuilt.table, base, rebuilt.removed, rebuilt.added, properties)
+
+    def _rows_after(self, build: Build, rebuilt: "Rebuilt", staged: Staged | None) -> dict[Cell, int]:
+        """Rows in each cell of the table once `staged` is published."""
+        sizes = self.ledger.sizes(build.stream.name, rebuilt.table)
+        rows = {cell: size.rows for cell, size in sizes.items() if cell not in rebuilt.changed}
+        return rows | (staged.rows_by_cell() if staged else {})
 
     def _receipt(self, build: Build, checked: Cells, rewritten: Cells) -> dict[str, Any]:
         source = INPUT_OF[build.table]
@@ -184,6 +262,7 @@ class Recompute:
         checked: Cells,
         rewritten: Cells,
         beside: Staged | None = None,
+        numbers: Mapping[int, Mapping[str, float]] | None = None,
     ) -> Commit:
         self.lake.catalog.write_receipt(build.stream.name, receipt["name"], receipt)
         self.lake.publish(staged)
@@ -198,7 +277,9 @@ class Recompute:
             rows_written=sum(each.rows_added for each in written),
             bytes_written=sum(each.bytes_added for each in written),
             built_from={INPUT_OF[build.table]: build.source},
-            partitions=statistics.of_partitions(self.lake, self.ledger, build.stream, build.table, checked, written),
+            partitions=statistics.of_partitions(
+                self.ledger, build.stream, build.table, checked, written, numbers or {}
+            ),
         )
 
     def _check_cells(
@@ -240,3 +321,8 @@ class Recompute:
             return int(receipt["events"])
         rows = self.lake.read(build.stream, table, head.snapshot_id)
         return int(rows.agg(F.sum("event_count")).collect()[0][0] or 0)
+
+
+def _with_files(cells: Cells, files: CellFiles, old: Mapping[str, CellFiles]) -> Cells:
+    """Those cells that hold anything, before or after."""
+    return cells & {*files, *(cell for table in old.values() for cell in table)}

@@ -10,7 +10,7 @@ from dedup_platform.lateness import Cell, Facts, linked_cells, reach
 from dedup_platform.settings import CATALOG
 from dedup_platform.stages.cells import bucket
 from dedup_platform.stages.deduplicated import linked_partitions
-from dedup_platform.stages.sessions import spans, stitch
+from dedup_platform.stages.sessions import spans, stitch, stitch_edges
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, SESSION_FRAGMENTS, SESSIONS
 
@@ -71,13 +71,13 @@ def with_sessions(
     read = grown(changed, 2 * step)
     while True:
         fragments = lake.read(stream, SESSION_FRAGMENTS, fragments_snapshot, read)
-        sessions = _with_bucket(stitch(fragments, stream), lake, stream)
-        now, before = _collect_spans(sessions, _overlapping(lake, stream, sessions_snapshot, changed), stream)
+        spanning = _with_bucket(stitch_edges(fragments, stream), lake, stream)
+        now, before = _collect_spans(spanning, _overlapping(lake, stream, sessions_snapshot, changed), stream)
         cells = changed | _spanned(now, changed) | _spanned(before, changed)
         more = frozenset(cells & pending)
         needed = grown(cells | _spanned(now, cells), step)
         if more <= changed and needed <= read:
-            return WidenedSessions(cells, sessions.drop("_bucket"))
+            return WidenedSessions(cells, stitch(fragments, stream))
         changed |= more
         # Doubling keeps a session of a thousand partitions from being followed one partition at a time.
         step *= 2

@@ -16,6 +16,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
@@ -35,6 +36,7 @@ from dedup_platform.catalog import (
     SUMMARY,
     Catalog,
     bucket_count,
+    cell_of,
     changed_cells,
     changes,
     head,
@@ -42,6 +44,7 @@ from dedup_platform.catalog import (
 )
 from dedup_platform.errors import ConflictError
 from dedup_platform.lakehouse.conditions import within
+from dedup_platform.lakehouse.files import TableFiles
 from dedup_platform.lakehouse.schema import check_partitioning, missing_columns
 from dedup_platform.lakehouse.staged import Staged
 from dedup_platform.lateness import EPOCH, Cell
@@ -157,6 +160,26 @@ class Lakehouse:
         )
         return reader.table(f"{CATALOG}.{staged.stream}.{staged.table}")
 
+    def table_files(self, stream: Stream, table: str) -> TableFiles:
+        """What Spark's workers need to read and write this table's files themselves."""
+        return TableFiles.of(self._load(stream.name, table), self.catalog.settings.catalog_properties())
+
+    def files(self, stream: Stream, table: str, snapshot_id: int, cells: Iterable[Cell]) -> dict[Cell, list[DataFile]]:
+        """The data files of one snapshot in each of these cells; cells without any are left out."""
+        wanted = frozenset(cells)
+        if not wanted:
+            return {}
+        partitions = [cell.partition for cell in wanted]
+        start, end = stream.partitions.start_of(min(partitions)), stream.partitions.start_of(max(partitions) + 1)
+        column = tables.PARTITION_TIME[table]
+        between = f"{column} >= '{start.isoformat()}' and {column} < '{end.isoformat()}'"
+        found: dict[Cell, list[DataFile]] = {}
+        for task in self._load(stream.name, table).scan(between, snapshot_id=snapshot_id).plan_files():
+            cell = cell_of(task.file)
+            if cell in wanted:
+                found.setdefault(cell, []).append(task.file)
+        return found
+
     def current(self, stream: Stream, table: str) -> int:
         """The snapshot that readers should see: main's, but of the duplicates the one that the events' commit names."""
         if table == tables.DUPLICATE_EVENTS and (pair := self._paired_duplicates(stream)):
@@ -209,6 +232,20 @@ class Lakehouse:
         )
         return staged
 
+    def stage_files(
+        self,
+        stream: Stream,
+        table: str,
+        base: int,
+        removed: Iterable[DataFile],
+        added: Iterable[DataFile],
+        properties: Mapping[str, str],
+    ) -> Staged:
+        """Put files that were written for it in place of others that `base` holds."""
+        branch = self._branch(stream, table, base)
+        self._replace_files(stream, table, branch, list(removed), list(added), properties)
+        return self._staged(stream, table, branch, base)
+
     def stage_nothing(self, stream: Stream, table: str, base: int, properties: Mapping[str, str]) -> Staged:
         """An empty snapshot whose summary alone says something."""
         branch = self._branch(stream, table, base)
@@ -258,6 +295,24 @@ class Lakehouse:
             writer = writer.option(f"snapshot-property.{name}", value)
         writer.overwrite(replaced)
         return self._staged(stream, table, branch, base)
+
+    @_patiently
+    def _replace_files(
+        self,
+        stream: Stream,
+        table: str,
+        branch: str,
+        removed: list[DataFile],
+        added: list[DataFile],
+        properties: Mapping[str, str],
+    ) -> None:
+        with self._load(stream.name, table).transaction() as transaction:
+            update = transaction.update_snapshot(snapshot_properties=_prefixed(properties), branch=branch)
+            with update.overwrite() as overwrite:
+                for file in removed:
+                    overwrite.delete_data_file(file)
+                for file in added:
+                    overwrite.append_data_file(file)
 
     @_patiently
     def _append_nothing(self, stream: Stream, table: str, branch: str, properties: Mapping[str, str]) -> None:

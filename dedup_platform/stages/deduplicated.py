@@ -1,7 +1,7 @@
 """Rule 3: a record is a duplicate if another one of its key, at most `window` away in event time, arrived before it.
 
-The work is "find, then resolve": most keys occur once, so only the few records whose key occurs more often are ordered
-and compared.
+The work is "find, then resolve": most keys occur once. Finding the others reads the keys alone, and only the few
+records that share one are ordered and compared; of all other columns nothing is sorted or moved.
 """
 
 from functools import reduce
@@ -27,34 +27,40 @@ class Deduplicated(NamedTuple):
 
 def deduplicate(records: DataFrame, stream: Stream) -> Deduplicated:
     """Split accepted records (columns of `raw_events`) into those that nothing beats and those that something does."""
-    verdicts = judge(records, stream)
-    return Deduplicated(kept(verdicts, stream), beaten(verdicts))
+    duplicates = beaten(rivals(records, repeated_keys(records, stream), stream), stream)
+    return Deduplicated(unbeaten(records, duplicates, stream), duplicates)
 
 
-def judge(records: DataFrame, stream: Stream) -> DataFrame:
-    """The same records with the columns of `duplicate_events`; `kind` and `winner_*` are null where nothing beats them.
+def repeated_keys(records: DataFrame, stream: Stream) -> DataFrame:
+    """The hashes (`_key`) of the keys that occur more than once, at whatever distance."""
+    return records.select(_key_hash(stream)).groupBy("_key").count().where("count > 1").select("_key")
 
-    For each record whose verdict matters, `records` must hold every record within the window of it.
+
+def rivals(records: DataFrame, repeated: DataFrame, stream: Stream) -> DataFrame:
+    """The records whose key may occur more than once, as `repeated` says: hashes choose, they do not decide."""
+    return records.withColumn("_key", _key_hash(stream)).join(repeated, "_key", "left_semi").drop("_key")
+
+
+def beaten(records: DataFrame, stream: Stream) -> DataFrame:
+    """The records that another of them beats, with the columns of `duplicate_events`.
+
+    For each record whose verdict matters, `records` must hold every record of its key within the window of it.
     """
     place = [*stream.deduplicate.key, "event_time"]
-    judged = _null_safe_join(records, _winners(records, stream), place, "left")
-    is_beaten = F.col("_winner").isNotNull() & (_arrival_order() != F.struct(*(f"_winner.{c}" for c in ARRIVAL_ORDER)))
+    judged = _null_safe_join(records, _winners(records, stream), place)
     same = _typed(stream).eqNullSafe(F.col("_winner._typed"))
-    return judged.select(
+    return judged.where(_arrival_order() != F.struct(*(f"_winner.{name}" for name in ARRIVAL_ORDER))).select(
         *column_names(stream, DEDUPLICATED_EVENTS),
-        F.when(is_beaten, F.when(same, "copy").otherwise("conflict")).alias("kind"),
-        *(F.when(is_beaten, F.col(f"_winner.{name}")).alias(f"winner_{name}") for name in COORDINATES),
+        F.when(same, "copy").otherwise("conflict").alias("kind"),
+        *(F.col(f"_winner.{name}").alias(f"winner_{name}") for name in COORDINATES),
     )
 
 
-def kept(verdicts: DataFrame, stream: Stream) -> DataFrame:
-    """The events among judged records, with the columns of `deduplicated_events`."""
-    return verdicts.where("kind is null").select(column_names(stream, DEDUPLICATED_EVENTS))
-
-
-def beaten(verdicts: DataFrame) -> DataFrame:
-    """The duplicates among judged records."""
-    return verdicts.where("kind is not null")
+def unbeaten(records: DataFrame, duplicates: DataFrame, stream: Stream) -> DataFrame:
+    """The records that are not among the duplicates, with the columns of `deduplicated_events`."""
+    losers = duplicates.select(*(F.col(name).alias(f"_beaten_{name}") for name in COORDINATES))
+    is_beaten = reduce(and_, (F.col(name) == F.col(f"_beaten_{name}") for name in COORDINATES))
+    return records.select(column_names(stream, DEDUPLICATED_EVENTS)).join(losers, is_beaten, "left_anti")
 
 
 def linked_partitions(records: DataFrame, stream: Stream) -> DataFrame:
@@ -64,7 +70,8 @@ def linked_partitions(records: DataFrame, stream: Stream) -> DataFrame:
     Pairs that follow one another in time suffice: whatever lies between two records within the window is within it too.
     """
     by_key = Window.partitionBy("_bucket", *stream.deduplicate.key).orderBy("event_time")
-    times = _repeated(records, stream).select("_bucket", *stream.deduplicate.key, "event_time").distinct()
+    repeated = rivals(records, repeated_keys(records, stream), stream)
+    times = repeated.select("_bucket", *stream.deduplicate.key, "event_time").distinct()
     pairs = times.withColumn("_before", F.lag("event_time").over(by_key))
     length = stream.partitions.length
     near = F.unix_micros("event_time") - F.unix_micros("_before") <= microseconds(stream.deduplicate.window)
@@ -81,21 +88,18 @@ def linked_partitions(records: DataFrame, stream: Stream) -> DataFrame:
 
 
 def _winners(records: DataFrame, stream: Stream) -> DataFrame:
-    """For each key that occurs more than once and each of its event times: the earliest arrival within the window."""
+    """For each key and each of its event times: the earliest arrival within the window."""
     key = stream.deduplicate.key
     first = F.min(F.struct(*ARRIVAL_ORDER, _typed(stream).alias("_typed"))).alias("_first")
     # Copies mostly share their event time, so the window slides over times, not over copies.
-    times = _repeated(records, stream).groupBy(*key, "event_time").agg(first)
+    times = records.groupBy(*key, "event_time").agg(first)
     reach = microseconds(stream.deduplicate.window)
     around = Window.partitionBy(*key).orderBy(F.unix_micros("event_time")).rangeBetween(-reach, reach)
     return times.select(*key, "event_time", F.min("_first").over(around).alias("_winner"))
 
 
-def _repeated(records: DataFrame, stream: Stream) -> DataFrame:
-    """The records whose key occurs more than once, at whatever distance."""
-    key = list(stream.deduplicate.key)
-    repeated = records.groupBy(*key).agg(F.count("*").alias("_occurrences")).where("_occurrences > 1").select(*key)
-    return _null_safe_join(records, repeated, key, "left_semi")
+def _key_hash(stream: Stream) -> Column:
+    return F.xxhash64(*stream.deduplicate.key).alias("_key")
 
 
 def _arrival_order() -> Column:
@@ -107,8 +111,7 @@ def _typed(stream: Stream) -> Column:
     return F.struct("entity_id", "event_id", "event_time", *stream.attributes)
 
 
-def _null_safe_join(left: DataFrame, right: DataFrame, columns: list[str], how: str) -> DataFrame:
+def _null_safe_join(left: DataFrame, right: DataFrame, columns: list[str]) -> DataFrame:
     renamed = right.withColumnsRenamed({name: f"_right_{name}" for name in columns})
-    condition = reduce(and_, (left[name].eqNullSafe(renamed[f"_right_{name}"]) for name in columns))
-    joined = left.join(renamed, condition, how)
-    return joined if how == "left_semi" else joined.drop(*(f"_right_{name}" for name in columns))
+    condition = reduce(and_, (F.col(name).eqNullSafe(F.col(f"_right_{name}")) for name in columns))
+    return left.join(renamed, condition).drop(*(f"_right_{name}" for name in columns))

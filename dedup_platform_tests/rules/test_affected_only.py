@@ -13,7 +13,7 @@ from dedup_platform.catalog import changes, head, since
 from dedup_platform.errors import ConservationError, IncompatibleChangeError
 from dedup_platform.lateness import Cell
 from dedup_platform.platform import Platform
-from dedup_platform.stages.deduplicated import kept
+from dedup_platform.stages.deduplicated import unbeaten
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, temporary_platform, utc, write_batch
 
@@ -148,12 +148,12 @@ def test_a_record_read_late_that_arrived_early_takes_over_next_door_in_one_commi
 def test_what_does_not_balance_is_not_published(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 2 with a stage that loses an event."""
 
-    def forgetful(verdicts: DataFrame, stream: Stream) -> DataFrame:
-        return kept(verdicts, stream).where("event_id != 'late'")
+    def forgetful(records: DataFrame, duplicates: DataFrame, stream: Stream) -> DataFrame:
+        return unbeaten(records, duplicates, stream).where("event_id != 'late'")
 
     heads = {table: deployment.head(table) for table in tables.ALL}
     with monkeypatch.context() as patch:
-        patch.setattr("dedup_platform.recompute.kept", forgetful)
+        patch.setattr("dedup_platform.recompute.unbeaten", forgetful)
         with pytest.raises(ConservationError, match=r"2024-03-03, bucket \d: \d+ raw, but \d+ deduplicated"):
             deployment.deliver(event(ENTITIES[0], "late", 2, 610, arrival_day=10))
     assert deployment.head(tables.RAW_EVENTS) != heads[tables.RAW_EVENTS]

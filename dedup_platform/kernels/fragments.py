@@ -1,0 +1,83 @@
+"""Rule 4 within one partition, over a cell in memory: the sessions of a partition seen alone."""
+
+from hashlib import sha256
+from typing import Any
+
+import polars as pl
+
+from dedup_platform.stream import Aggregate, Stream
+from dedup_platform.tables import ARRIVAL_ORDER, SESSION_FRAGMENTS, aggregate_type, column_names
+
+_ORDERED = ("first", "last")
+
+
+def columns_read(stream: Stream) -> list[str]:
+    """The columns of `deduplicated_events` that fragments are made of."""
+    attributes = [aggregate.attribute for aggregate in stream.sessions.aggregates.values()]
+    return list(dict.fromkeys(("entity_id", "event_time", *ARRIVAL_ORDER, *stream.deduplicate.key, *attributes)))
+
+
+def fragment(events: pl.DataFrame, stream: Stream) -> pl.DataFrame:
+    """The fragments of a whole cell's events (`columns_read`); events without an entity are in none.
+
+    A gap longer than the timeout splits, an equal one does not.
+    """
+    aggregates = stream.sessions.aggregates
+    is_ordered = any(aggregate.function in _ORDERED for aggregate in aggregates.values())
+    order = ["entity_id", "event_time", *(ARRIVAL_ORDER if is_ordered else ())]
+    in_order = events.filter(pl.col("entity_id").is_not_null()).sort(order)
+    is_new = pl.col("entity_id") != pl.col("entity_id").shift()
+    splits = pl.col("event_time") - pl.col("event_time").shift() > stream.sessions.timeout
+    numbered = in_order.with_columns(_number=(is_new | splits).fill_null(value=True).cum_sum())
+    fragments = numbered.group_by("_number", maintain_order=True).agg(
+        pl.first("entity_id"),
+        pl.first("event_time").alias("first_event_time"),
+        pl.last("event_time").alias("last_event_time"),
+        pl.len().cast(pl.Int64).alias("event_count"),
+        *(_aggregate(stream, aggregate).alias(name) for name, aggregate in aggregates.items()),
+    )
+    return fragments.with_columns(_first_arrived(numbered, stream)).select(column_names(stream, SESSION_FRAGMENTS))
+
+
+def _aggregate(stream: Stream, aggregate: Aggregate) -> pl.Expr:
+    value = pl.col(aggregate.attribute)
+    is_double = stream.attributes[aggregate.attribute].type == "double"
+    match aggregate.function:
+        case "count":
+            return value.count().cast(pl.Int64)
+        case "sum":
+            scale = int(aggregate_type(stream, aggregate).removesuffix(")").rpartition(",")[2])
+            total = value.cast(pl.Decimal(38, scale)).sum()
+            return pl.when(value.count() > 0).then(total)
+        case "min":
+            return value.min()
+        case "max":
+            return value.nan_max() if is_double else value.max()  # as in SQL, no number is above NaN
+        case "first":
+            return value.first()
+        case "last":
+            return value.last()
+    raise ValueError(f"no aggregate is called {aggregate.function!r}")
+
+
+def _first_arrived(numbered: pl.DataFrame, stream: Stream) -> pl.Series:
+    """The arrival of each fragment's first-arrived event and the id that its session bears (rule 5)."""
+    earliest = pl.col("arrival_time") == pl.col("arrival_time").min().over("_number")
+    first = (
+        numbered.filter(earliest).sort("_number", *ARRIVAL_ORDER).unique("_number", keep="first", maintain_order=True)
+    )
+    identity = ["entity_id", "arrival_time", "event_time", *stream.deduplicate.key]
+    texts = [_texts(first[name]) for name in identity]
+    ids = [sha256("".join(parts).encode()).hexdigest()[:32] for parts in zip(*texts, strict=True)]
+    with_id = first.select(*ARRIVAL_ORDER, pl.Series("session_id", ids, pl.String))
+    return with_id.to_struct("first_arrived")
+
+
+def _texts(values: pl.Series) -> list[str]:
+    """Values as texts that no other list of values can imitate: the length stands in front; null is a bare dash."""
+    plain: list[Any] = (values.dt.epoch("us") if values.dtype.base_type() is pl.Datetime else values).to_list()
+    return ["-" if value is None else f"{len(text := _text(value))}:{text}" for value in plain]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

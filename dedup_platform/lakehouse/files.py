@@ -1,0 +1,60 @@
+"""A table's data files as Spark's workers read and write them. Everything here can be pickled; nothing is committed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow, write_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
+from pyiceberg.table import FileScanTask, Table, WriteTask
+from pyiceberg.table.metadata import TableMetadata
+
+from dedup_platform.lateness import NO_ENTITY, Cell
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """What reading and writing a table's files takes: its schema, specs and properties, but none of its history."""
+
+    metadata: TableMetadata
+    properties: Mapping[str, str]
+    """Of the file system."""
+
+    @classmethod
+    def of(cls, table: Table, properties: Mapping[str, str]) -> "TableFiles":
+        """Those of a table as it is now."""
+        history: dict[str, Any] = {
+            "snapshots": [],
+            "snapshot_log": [],
+            "metadata_log": [],
+            "refs": {},
+            "current_snapshot_id": None,
+        }
+        return cls(table.metadata.model_copy(update=history), dict(properties))
+
+    @cached_property
+    def _io(self) -> FileIO:
+        return load_file_io(dict(self.properties), self.metadata.location)
+
+    def read(self, files: Sequence[DataFile], columns: Sequence[str]) -> pa.Table:
+        """The rows of some files; a column that a file is too old to have is null."""
+        schema = self.metadata.schema().select(*columns)
+        scan = ArrowScan(self.metadata, self._io, schema, AlwaysTrue())
+        return scan.to_table([FileScanTask(file) for file in files]).select(columns)
+
+    def write(self, cell: Cell, rows: pa.Table) -> DataFile:
+        """Write the rows of one cell, at least one, as one new file."""
+        schema, spec = self.metadata.schema(), self.metadata.spec()
+        place = (cell.partition, None if cell.bucket == NO_ENTITY else cell.bucket)
+        values = [PartitionFieldValue(field, value) for field, value in zip(spec.fields, place, strict=True)]
+        ordered = rows.select([field.name for field in schema.fields])
+        batches = ordered.cast(schema_to_pyarrow(schema, include_field_ids=False)).combine_chunks().to_batches()
+        task = WriteTask(uuid4(), 0, schema, batches, partition_key=PartitionKey(values, spec, schema))
+        [file] = write_file(self._io, self.metadata, iter([task]))
+        return file
