@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession, functions as F
 
 from dedup_platform.kernels.deduplicated import Verdicts, deduplicate
 from dedup_platform.kernels.fragments import columns_read, fragment
-from dedup_platform.lakehouse import TableFiles
+from dedup_platform.kernels.sessions import stitch
+from dedup_platform.lakehouse.files import TableFiles
 from dedup_platform.lateness import Cell
 from dedup_platform.stream import Stream
 from dedup_platform.tables import (
@@ -27,8 +28,10 @@ from dedup_platform.tables import (
     DUPLICATE_EVENTS,
     RAW_EVENTS,
     SESSION_FRAGMENTS,
+    SESSIONS,
     column_names,
 )
+from dedup_platform.workers import spare_archives
 
 TASK_BYTES = 64 * 2**20
 """About so many bytes of files are one task: in memory they are a few hundred megabytes."""
@@ -108,8 +111,30 @@ class Fragmentation:
             old = chunk.old[SESSION_FRAGMENTS].get(cell, ())
             rows = fragment(_frame(self.tables[DEDUPLICATED_EVENTS], files, columns_read(self.stream)), self.stream)
             is_changed, file = _replace(fragments, cell, old, rows, ("entity_id", "first_event_time"), names)
-            before = sum(_frame(fragments, old, ["event_count"])["event_count"]) if is_changed and old else 0
-            yield Written(cell, SESSION_FRAGMENTS, is_changed, file, before, sum(rows["event_count"]))
+            before = _events_in(fragments, old) if is_changed and old else 0
+            yield Written(cell, SESSION_FRAGMENTS, is_changed, file, before, int(rows["event_count"].sum()))
+
+
+@dataclass(frozen=True)
+class Sessionization:
+    """Rules 4 and 5 for chunks of fragments; what lies around must hold whole chains."""
+
+    stream: Stream
+    tables: Mapping[str, TableFiles]
+
+    def __call__(self, chunk: Chunk) -> Iterator[Written]:
+        """The file of sessions that start in each cell of the chunk."""
+        names, sessions = column_names(self.stream, SESSIONS), self.tables[SESSIONS]
+        files = [file for part in (chunk.cells, chunk.around) for found in part.values() for file in found]
+        fragments = _frame(self.tables[SESSION_FRAGMENTS], files, column_names(self.stream, SESSION_FRAGMENTS))
+        rows = stitch(fragments, self.stream).sort("started_at")
+        for cell in chunk.cells:
+            start, end = (self.stream.partitions.start_of(cell.partition + step) for step in (0, 1))
+            inside = rows.filter(pl.col("started_at").is_between(start, end, closed="left"))
+            old = chunk.old[SESSIONS].get(cell, ())
+            is_changed, file = _replace(sessions, cell, old, inside, ("session_id",), names)
+            before = _events_in(sessions, old) if is_changed and old else 0
+            yield Written(cell, SESSIONS, is_changed, file, before, int(inside["event_count"].sum()))
 
 
 def chunks_along_time(
@@ -124,6 +149,14 @@ def chunks_along_time(
             near = {Cell(cell.partition + step, cell.bucket) for cell in part for step in range(-reach, reach + 1)}
             inside = {cell: files.get(cell, ()) for cell in part}
             yield Chunk(inside, _old_of(part, old), _of(near - set(part), files))
+
+
+def chunks_of_chains(files: CellFiles, cells: Iterable[Cell], old: Mapping[str, CellFiles]) -> Iterator[Chunk]:
+    """The cells of each bucket as one chunk, with all other files of the bucket: a chain may go anywhere."""
+    for bucket in sorted({cell.bucket for cell in cells}):
+        inside = {cell: files.get(cell, ()) for cell in sorted(cells) if cell.bucket == bucket}
+        around = {cell: files[cell] for cell in sorted(files) if cell.bucket == bucket and cell not in inside}
+        yield Chunk(inside, _old_of(inside, old), around)
 
 
 def chunks_of_cells(files: CellFiles, cells: Iterable[Cell], old: Mapping[str, CellFiles]) -> Iterator[Chunk]:
@@ -155,6 +188,7 @@ def work(spark: SparkSession, chunks: Iterable[Chunk], each: Callable[[Chunk], I
 
 
 def _work(each: Callable[[Chunk], Iterator[Written]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    spare_archives()
     for batch in batches:
         for task in batch.column(0):
             written = [result for chunk in pickle.loads(task.as_py()) for result in each(chunk)]
@@ -183,6 +217,10 @@ def _frame(table: TableFiles, files: Sequence[DataFile], columns: Sequence[str])
     frame = pl.from_arrow(table.read(files, columns))
     assert isinstance(frame, pl.DataFrame)
     return frame
+
+
+def _events_in(table: TableFiles, files: Sequence[DataFile]) -> int:
+    return int(_frame(table, files, ["event_count"])["event_count"].sum())
 
 
 def _replace(

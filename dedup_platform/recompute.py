@@ -18,9 +18,11 @@ from dedup_platform.cellwork import (
     CellFiles,
     Deduplication,
     Fragmentation,
+    Sessionization,
     Written,
     chunks_along_time,
     chunks_of_cells,
+    chunks_of_chains,
     work,
 )
 from dedup_platform.commits import Commit
@@ -29,7 +31,6 @@ from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import Lakehouse, Staged, TableFiles
 from dedup_platform.lateness import NO_ENTITY, Cell, Facts, reach
 from dedup_platform.ledger import CellSize, Head, Ledger
-from dedup_platform.replacement import Target, replacements
 from dedup_platform.stream import Stream
 from dedup_platform.tables import (
     DEDUPLICATED_EVENTS,
@@ -199,11 +200,14 @@ class Recompute:
         stream = build.stream
         widened = with_sessions(self.lake, stream, build.source, build.base, build.facts, cells)
         cells = widened.cells
-        target = Target(SESSIONS, build.base, self.ledger.sizes(stream.name, SESSIONS))
-        with replacements(self.lake, stream, widened.sessions, cells, [target]) as (sessions,):
-            receipt = self._receipt(build, cells, sessions.changed)
-            staged = sessions.stage(self._properties(build, receipt))
-        before, after = sessions.count_events(staged)
+        fragments = self.lake.files(stream, SESSION_FRAGMENTS, build.source, widened.read)
+        old = self._old(build, cells, SESSIONS)
+        each = Sessionization(stream, self._tables(build, SESSION_FRAGMENTS, SESSIONS))
+        written = work(self.lake.spark(), chunks_of_chains(fragments, _with_files(cells, fragments, old), old), each)
+        sessions = Rebuilt.of(SESSIONS, written, old[SESSIONS])
+        receipt = self._receipt(build, cells, sessions.changed)
+        staged = self._stage(build, sessions, self._properties(build, receipt))
+        before, after = sessions.count_events()
         total = receipt["events"] = self._total_events(build, SESSIONS) - before + after
         if build.facts.changes.keys() <= cells:
             expected = self._total_events(build, SESSION_FRAGMENTS)

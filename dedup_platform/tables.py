@@ -54,6 +54,8 @@ PROPERTIES = {
     "write.format.default": "parquet",
     "write.parquet.compression-codec": "zstd",
     "write.parquet.compression-level": "1",
+    # Ids, times and texts hardly repeat: a dictionary of them is given up late, and its pages are wasted.
+    "write.parquet.dict-size-bytes": "65536",
     "write.distribution-mode": "hash",
     "write.spark.fanout.enabled": "false",
     "write.metadata.delete-after-commit.enabled": "true",

@@ -10,7 +10,7 @@ from dedup_platform.lateness import Cell, Facts, linked_cells, reach
 from dedup_platform.settings import CATALOG
 from dedup_platform.stages.cells import bucket
 from dedup_platform.stages.deduplicated import linked_partitions
-from dedup_platform.stages.sessions import spans, stitch, stitch_edges
+from dedup_platform.stages.sessions import spans, stitch_edges
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, SESSION_FRAGMENTS, SESSIONS
 
@@ -21,10 +21,10 @@ Span = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class WidenedSessions:
-    """The cells to rebuild and all whole sessions that start in them (and maybe others)."""
+    """The cells to rebuild, and all cells that hold fragments of the sessions that start in them (and maybe others)."""
 
     cells: Cells
-    sessions: DataFrame
+    read: Cells
 
 
 def grown(cells: Iterable[Cell], around: int) -> Cells:
@@ -62,7 +62,7 @@ def _suspects(facts: Facts, cells: Cells, around: int) -> Cells:
 def with_sessions(
     lake: Lakehouse, stream: Stream, fragments_snapshot: int, sessions_snapshot: int, facts: Facts, changed: Cells
 ) -> WidenedSessions:
-    """The cells spanned by sessions that touch the changed ones, as they were and as they are, with their sessions.
+    """The cells spanned by sessions that touch the changed ones, as they were and as they are.
 
     A chain is followed as far as it goes: what is read grows until every chain that matters ends inside it.
     """
@@ -77,7 +77,7 @@ def with_sessions(
         more = frozenset(cells & pending)
         needed = grown(cells | _spanned(now, cells), step)
         if more <= changed and needed <= read:
-            return WidenedSessions(cells, stitch(fragments, stream))
+            return WidenedSessions(cells, read)
         changed |= more
         # Doubling keeps a session of a thousand partitions from being followed one partition at a time.
         step *= 2

@@ -1,7 +1,6 @@
 """Rule 4 within one partition, over a cell in memory: the sessions of a partition seen alone."""
 
 from hashlib import sha256
-from typing import Any
 
 import polars as pl
 
@@ -67,17 +66,17 @@ def _first_arrived(numbered: pl.DataFrame, stream: Stream) -> pl.Series:
         numbered.filter(earliest).sort("_number", *ARRIVAL_ORDER).unique("_number", keep="first", maintain_order=True)
     )
     identity = ["entity_id", "arrival_time", "event_time", *stream.deduplicate.key]
-    texts = [_texts(first[name]) for name in identity]
-    ids = [sha256("".join(parts).encode()).hexdigest()[:32] for parts in zip(*texts, strict=True)]
+    texts = first.select(pl.concat_str(_unambiguous(name, first.schema[name]) for name in identity)).to_series()
+    ids = [sha256(text.encode()).hexdigest()[:32] for text in texts]
     with_id = first.select(*ARRIVAL_ORDER, pl.Series("session_id", ids, pl.String))
     return with_id.to_struct("first_arrived")
 
 
-def _texts(values: pl.Series) -> list[str]:
-    """Values as texts that no other list of values can imitate: the length stands in front; null is a bare dash."""
-    plain: list[Any] = (values.dt.epoch("us") if values.dtype.base_type() is pl.Datetime else values).to_list()
-    return ["-" if value is None else f"{len(text := _text(value))}:{text}" for value in plain]
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _unambiguous(name: str, kind: pl.DataType) -> pl.Expr:
+    """A value as text that no other list of values can imitate: its length stands in front; null is a bare dash."""
+    value = pl.col(name)
+    if kind == pl.Datetime:
+        value = value.dt.epoch("us")
+    # Polars writes a decimal in other ways than SQL does; Python writes it in the same.
+    text = value.map_elements(str, pl.String) if isinstance(kind, pl.Decimal) else value.cast(pl.String)
+    return pl.concat_str(text.str.len_chars(), pl.lit(":"), text).fill_null("-")

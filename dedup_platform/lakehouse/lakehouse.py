@@ -212,25 +212,14 @@ class Lakehouse:
         self, stream: Stream, table: str, base: int, rows: DataFrame, properties: Mapping[str, str]
     ) -> Staged:
         """Write rows beside those of `base`."""
-        return self._stage(stream, table, base, rows, F.lit(False), properties)
-
-    def stage_cells(
-        self,
-        stream: Stream,
-        table: str,
-        base: int,
-        rows: DataFrame,
-        cells: frozenset[Cell],
-        properties: Mapping[str, str],
-    ) -> Staged:
-        """Write `rows` in place of all that `base` holds in these cells. Rows of other cells are left out."""
-        condition = self.within(stream, table, cells)
-        staged = self._stage(stream, table, base, rows.where(condition), condition, properties)
-        strangers = {change.cell for change in staged.changes} - cells
-        assert not strangers, (
-            f"{table}: an overwrite of {len(cells)} cells touched others: {sorted(map(str, strangers))}"
-        )
-        return staged
+        branch = self._branch(stream, table, base)
+        writer = rows.writeTo(f"{CATALOG}.{stream.name}.{table}.branch_{branch}")
+        # Publishing is the compare-and-set that counts; these keep the branch itself from taking a second write.
+        writer = writer.option("isolation-level", "serializable").option("validate-from-snapshot-id", str(base))
+        for name, value in _prefixed(properties).items():
+            writer = writer.option(f"snapshot-property.{name}", value)
+        writer.overwrite(F.lit(False))
+        return self._staged(stream, table, branch, base)
 
     def stage_files(
         self,
@@ -277,24 +266,6 @@ class Lakehouse:
                     with suppress(CommitFailedException, ValueError):
                         table.manage_snapshots().remove_branch(branch).commit()
                         table = self._load(stream.name, name)
-
-    def _stage(
-        self,
-        stream: Stream,
-        table: str,
-        base: int,
-        rows: DataFrame,
-        replaced: Column,
-        properties: Mapping[str, str],
-    ) -> Staged:
-        branch = self._branch(stream, table, base)
-        writer = rows.writeTo(f"{CATALOG}.{stream.name}.{table}.branch_{branch}")
-        # Publishing is the compare-and-set that counts; these keep the branch itself from taking a second write.
-        writer = writer.option("isolation-level", "serializable").option("validate-from-snapshot-id", str(base))
-        for name, value in _prefixed(properties).items():
-            writer = writer.option(f"snapshot-property.{name}", value)
-        writer.overwrite(replaced)
-        return self._staged(stream, table, branch, base)
 
     @_patiently
     def _replace_files(

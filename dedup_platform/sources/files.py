@@ -27,6 +27,7 @@ from dedup_platform.sources.listing import Listing, SourceFile, changed_while_re
 from dedup_platform.sources.parquet_records import parquet_records
 from dedup_platform.sources.records import Record
 from dedup_platform.stream import Stream
+from dedup_platform.workers import spare_archives
 
 __all__ = [
     "Listing",
@@ -94,6 +95,7 @@ def _grouped(files: Sequence[tuple[SourceFile, int]]) -> list[Group]:
 
 
 def _read_groups(stream: Stream, groups: list[Group], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    spare_archives()
     batches = RawBatches(stream)
     for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
         for file, generation in groups[number]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.settings import CATALOG
 from dedup_platform.sources.files import read_files
 from dedup_platform.stream import Stream
-from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, DUPLICATE_EVENTS, RAW_EVENTS
+from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, DUPLICATE_EVENTS, RAW_EVENTS, column_names
 from dedup_platform.testing import (
     HeldClock,
     History,
@@ -98,8 +99,10 @@ def stage_all_cells(two: Two, table: str) -> Staged:
     """What a recomputation of all cells by the first platform would publish, held: the rows of now."""
     lake = two.one.lake
     base = snapshot(two.one, table)
-    cells = frozenset(two.one.ledger.sizes(two.stream.name, table))
-    return lake.stage_cells(two.stream, table, base, lake.read(two.stream, table, base), cells, {})
+    old = lake.files(two.stream, table, base, two.one.ledger.sizes(two.stream.name, table))
+    files, names = lake.table_files(two.stream, table), column_names(two.stream, table)
+    new = [files.write(cell, files.read(found, names)) for cell, found in old.items()]
+    return lake.stage_files(two.stream, table, base, chain(*old.values()), new, {})
 
 
 def snapshot(platform: Platform, table: str) -> int:

@@ -1,19 +1,20 @@
 """Rule 6 and 9 by the manifests themselves: a late event rewrites its cell and what is linked to it, nothing else."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.catalog import changes, head, since
+from dedup_platform.cellwork import Chunk, Written, work
 from dedup_platform.errors import ConservationError, IncompatibleChangeError
 from dedup_platform.lateness import Cell
 from dedup_platform.platform import Platform
-from dedup_platform.stages.deduplicated import unbeaten
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, temporary_platform, utc, write_batch
 
@@ -146,14 +147,17 @@ def test_a_record_read_late_that_arrived_early_takes_over_next_door_in_one_commi
 
 
 def test_what_does_not_balance_is_not_published(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rule 2 with a stage that loses an event."""
+    """Rule 2 with a task that loses the events of a cell."""
 
-    def forgetful(records: DataFrame, duplicates: DataFrame, stream: Stream) -> DataFrame:
-        return unbeaten(records, duplicates, stream).where("event_id != 'late'")
+    def forgetful(spark: SparkSession, chunks: Iterable[Chunk], each: Any) -> list[Written]:
+        return [
+            replace(found, file=None) if found.table == tables.DEDUPLICATED_EVENTS else found
+            for found in work(spark, chunks, each)
+        ]
 
     heads = {table: deployment.head(table) for table in tables.ALL}
     with monkeypatch.context() as patch:
-        patch.setattr("dedup_platform.recompute.unbeaten", forgetful)
+        patch.setattr("dedup_platform.recompute.work", forgetful)
         with pytest.raises(ConservationError, match=r"2024-03-03, bucket \d: \d+ raw, but \d+ deduplicated"):
             deployment.deliver(event(ENTITIES[0], "late", 2, 610, arrival_day=10))
     assert deployment.head(tables.RAW_EVENTS) != heads[tables.RAW_EVENTS]
