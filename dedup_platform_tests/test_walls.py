@@ -42,6 +42,8 @@ def test_the_walls_stand() -> None:
         ("stages/sessions.py", "from dedup_platform import lakehouse"),
         ("stages/sessions.py", "from dedup_platform.ledger import Ledger"),
         ("stages/sessions.py", "from pyiceberg.table import Table"),
+        ("kernels/sessions.py", "from dedup_platform import lakehouse"),
+        ("kernels/sessions.py", "from pyspark.sql import DataFrame"),
         ("sources/decoding.py", "from dedup_platform import lakehouse"),
         ("tables.py", "from dedup_platform.stages import sessions"),
         ("stream/model.py", "from dedup_platform import tables"),

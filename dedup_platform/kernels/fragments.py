@@ -74,9 +74,6 @@ def _first_arrived(numbered: pl.DataFrame, stream: Stream) -> pl.Series:
 
 def _unambiguous(name: str, kind: pl.DataType) -> pl.Expr:
     """A value as text that no other list of values can imitate: its length stands in front; null is a bare dash."""
-    value = pl.col(name)
-    if kind == pl.Datetime:
-        value = value.dt.epoch("us")
-    # Polars writes a decimal in other ways than SQL does; Python writes it in the same.
-    text = value.map_elements(str, pl.String) if isinstance(kind, pl.Decimal) else value.cast(pl.String)
+    value = pl.col(name).dt.epoch("us") if kind == pl.Datetime else pl.col(name)
+    text = value.cast(pl.String)
     return pl.concat_str(text.str.len_chars(), pl.lit(":"), text).fill_null("-")
