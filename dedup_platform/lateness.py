@@ -139,6 +139,18 @@ def contiguous(partitions: Iterable[int]) -> Iterator[tuple[int, ...]]:
         yield tuple(current)
 
 
+def rectangles(cells: Iterable[Cell]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Cells as few pairs (partitions, buckets) that hold all combinations."""
+    by_bucket: dict[int, set[int]] = {}
+    for partition, bucket in cells:
+        by_bucket.setdefault(bucket, set()).add(partition)
+    by_partitions: dict[tuple[int, ...], list[int]] = {}
+    for bucket, partitions in by_bucket.items():
+        by_partitions.setdefault(tuple(sorted(partitions)), []).append(bucket)
+    for partitions_of, buckets in by_partitions.items():
+        yield partitions_of, tuple(sorted(buckets))
+
+
 def _linked_groups(facts: Facts, cells_around: int) -> Iterator[set[Cell]]:
     """Stale cells and those linked to them, in groups that a commit must not cut."""
     waiting = {*facts.changes, *facts.outdated}
