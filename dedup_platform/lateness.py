@@ -4,9 +4,10 @@ Stale is what is wanted less what is built. It is asked anew each time, so a los
 next.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -24,7 +25,7 @@ class Cell(NamedTuple):
     bucket: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Change:
     """What the commits that a derived cell has not seen yet did to one cell of its input."""
 
@@ -67,7 +68,7 @@ class Policy:
     """Partitions on either side of a cell that a record of it can beat or be beaten in."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StaleCell:
     """A cell to rebuild, why, how many input rows wait for it and for how long."""
 
@@ -108,7 +109,7 @@ def plan(facts: Facts, policy: Policy, now: datetime) -> TablePlan:
     groups = list(_linked_groups(facts, policy.reach))
     for group in groups:
         stale += _judge(group, facts, policy, now)
-    stale.sort(key=lambda stale_cell: stale_cell.cell)
+    stale.sort(key=attrgetter("cell"))
     return TablePlan(facts.stream, facts.table, tuple(stale), tuple(_runs(stale, groups, facts, policy)))
 
 
@@ -121,10 +122,11 @@ def linked_cells(cell: Cell, facts: Facts, cells_around: int) -> Iterator[Cell]:
     if change is None or change.arrival_min is None:
         return
     for partition in range(cell.partition - cells_around, cell.partition + cells_around + 1):
-        neighbour = Cell(partition, cell.bucket)
-        latest = facts.arrival_max.get(neighbour)
-        if neighbour != cell and latest is not None and latest >= change.arrival_min:
-            yield neighbour
+        if partition != cell.partition:
+            neighbour = Cell(partition, cell.bucket)
+            latest = facts.arrival_max.get(neighbour)
+            if latest is not None and latest >= change.arrival_min:
+                yield neighbour
 
 
 def contiguous(partitions: Iterable[int]) -> Iterator[tuple[int, ...]]:
@@ -151,27 +153,26 @@ def rectangles(cells: Iterable[Cell]) -> Iterator[tuple[tuple[int, ...], tuple[i
         yield partitions_of, tuple(sorted(buckets))
 
 
-def _linked_groups(facts: Facts, cells_around: int) -> Iterator[set[Cell]]:
+def _linked_groups(facts: Facts, cells_around: int) -> Iterator[Sequence[Cell]]:
     """Stale cells and those linked to them, in groups that a commit must not cut."""
-    waiting = {*facts.changes, *facts.outdated}
-    edges: dict[Cell, set[Cell]] = {cell: set() for cell in waiting}
+    edges: dict[Cell, list[Cell]] = {}
     for cell in facts.changes if cells_around else ():
         for neighbour in linked_cells(cell, facts, cells_around):
-            edges[cell].add(neighbour)
-            edges.setdefault(neighbour, set()).add(cell)
+            edges.setdefault(cell, []).append(neighbour)
+            edges.setdefault(neighbour, []).append(cell)
+    # Most cells are linked to none.
+    yield from ((cell,) for cell in {*facts.changes, *facts.outdated} - edges.keys())
     unseen = set(edges)
     while unseen:
-        group, frontier = set(), [unseen.pop()]
-        while frontier:
-            cell = frontier.pop()
-            group.add(cell)
-            fresh = edges[cell] & unseen
+        group = [unseen.pop()]
+        for cell in group:  # it grows meanwhile
+            fresh = unseen.intersection(edges[cell])
             unseen -= fresh
-            frontier += fresh
+            group += fresh
         yield group
 
 
-def _judge(group: set[Cell], facts: Facts, policy: Policy, now: datetime) -> Iterator[StaleCell]:
+def _judge(group: Sequence[Cell], facts: Facts, policy: Policy, now: datetime) -> Iterator[StaleCell]:
     changes = [facts.changes[cell] for cell in group if cell in facts.changes]
     rows = sum(change.rows_added for change in changes)
     waiting = max((now - change.first_commit for change in changes), default=timedelta(0))
@@ -193,15 +194,11 @@ def _reason(cell: Cell, facts: Facts, policy: Policy) -> Reason:
     return "late" if (change.arrival_min or change.first_commit) > closed else "open"
 
 
-def _runs(stale: list[StaleCell], groups: list[set[Cell]], facts: Facts, policy: Policy) -> Iterator[PlannedRun]:
+def _runs(stale: list[StaleCell], groups: list[Sequence[Cell]], facts: Facts, policy: Policy) -> Iterator[PlannedRun]:
     ready = {stale_cell.cell for stale_cell in stale if stale_cell.ready}
-    hulls = sorted(
-        (min(cell.partition for cell in group), max(cell.partition for cell in group))
-        for group in groups
-        if not group.isdisjoint(ready)
-    )
+    hulls = {(min(group).partition, max(group).partition) for group in groups if not ready.isdisjoint(group)}
     reasons = {stale_cell.cell: stale_cell.reason for stale_cell in stale}
-    for number, (first, last) in enumerate(_packed(hulls, policy.max_partitions_per_run)):
+    for number, (first, last) in enumerate(_packed(sorted(hulls), policy.max_partitions_per_run)):
         if number == policy.max_runs_per_tick:
             return
         cells = sorted(cell for cell in ready if first <= cell.partition <= last)
