@@ -60,8 +60,8 @@ PROPERTIES = {
     "write.metadata.previous-versions-max": "100",
     "write.metadata.metrics.default": "none",
     "commit.retry.num-retries": "10",
-    # A commit rewrites, and whoever folds it reads, the whole manifests of the cells that it replaces: about two thousand
-    # entries, whatever the table's size. The default, 8 MB, holds sixty thousand.
+    # A commit rewrites, and whoever folds it reads, whole manifests of the cells that it replaces: so many bytes hold
+    # about two thousand entries, whatever the table's size. The default, 8 MB, holds sixty thousand.
     "commit.manifest.target-size-bytes": str(256 * 1024),
     "history.expire.max-snapshot-age-ms": str(365 * 86_400_000),
 }

@@ -95,7 +95,7 @@ def read_outdated(connection: sa.Connection, stream: str, table: str, fingerprin
 
 def read_arrivals(connection: sa.Connection, stream: str, pending: Iterable[Cell], around: int) -> dict[Cell, datetime]:
     """The latest arrival in each cell of raw that is at most `around` partitions from a pending one."""
-    near = {Cell(cell.partition + step, cell.bucket) for cell in pending for step in range(-around, around + 1)}
+    near = (Cell(cell.partition + step, cell.bucket) for cell in pending for step in range(-around, around + 1))
     arrivals: dict[Cell, datetime] = {}
     for chosen in in_cells(CELLS, near):
         query = sa.select(*CELLS.c["partition", "bucket", "arrival_max"]).where(

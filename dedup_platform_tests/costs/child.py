@@ -26,7 +26,7 @@ LAST_DAY = utc("2024-12-01T00:00:00")
 NOW = utc("2025-01-01T00:00:00")
 NEAR = 3
 """Days of a file of their own, so that their records have the same places whatever history lies before them."""
-ENTITIES = 20
+ENTITIES = 10
 EVENTS_A_DAY = 2
 
 
@@ -48,7 +48,7 @@ def main(folder: Path, histories: list[int]) -> None:
     for days in histories:
         home = folder / f"{days}"
         home.mkdir()
-        stream = make_stream(home)
+        stream = make_stream(home, attributes={"amount": "decimal(12,2)"}, aggregates={"revenue": ("sum", "amount")})
         platform = temporary_platform(home / "home", stream, spark, HeldClock(NOW))
         write_batch(stream, lay_out(history(range(NEAR, days)), "history.json"))
         write_batch(stream, lay_out(history(range(NEAR)), "near.json"))
@@ -63,11 +63,11 @@ def history(days_before_the_last: range) -> Iterator[Record]:
         for entity in range(ENTITIES):
             for number in range(EVENTS_A_DAY):
                 moment = LAST_DAY + timedelta(days=-day, hours=12, minutes=number)
-                yield record(f"user {entity}", f"{entity}/{day}/{number}", moment, page="/", amount=1, quantity=1)
+                yield record(f"user {entity}", f"{entity}/{day}/{number}", moment, amount=1)
 
 
 def late_event() -> Record:
-    return record("user 1", "late", LAST_DAY + timedelta(hours=12, seconds=30), LAST_DAY + timedelta(days=9), page="/")
+    return record("user 1", "late", LAST_DAY + timedelta(hours=12, seconds=30), LAST_DAY + timedelta(days=9))
 
 
 def run(platform: Platform) -> None:

@@ -14,8 +14,11 @@ from dedup_platform_tests.costs.event_log import Scans, only_log, scans
 
 SHORT, LONG = 3, 300
 LONGEST = 600
-METADATA_A_DAY = 200
-"""Bytes of metadata that a repair may write more for each day of history: its entries in manifests that change."""
+METADATA_A_DAY = 120
+"""Bytes of metadata that a repair may write more for each day of history (12 KB for 100 days, of 150 KB in all): the
+day's entries in the manifests that three of its commits rewrite. Manifests stay small (`tables.PROPERTIES`), so that
+this ends at two thousand cells.
+"""
 
 
 @dataclass(frozen=True)
@@ -66,4 +69,4 @@ def test_a_repair_writes_one_data_file_a_table_and_as_many_bytes_after_a_long_hi
 
 def test_metadata_grows_by_no_more_than_the_entries_of_the_history(repairs: dict[int, Repair]) -> None:
     more = sum(repairs[LONG].metadata.values()) - sum(repairs[SHORT].metadata.values())
-    assert more <= METADATA_A_DAY * (LONG - SHORT)
+    assert 0 < more <= METADATA_A_DAY * (LONG - SHORT)
