@@ -157,11 +157,12 @@ def since(table: Table, known: int | None) -> tuple[list[Snapshot], bool]:
 
 def changes(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
     """The data files that this snapshot itself added and took away, from its own manifest entries."""
+    arrival = _arrival_field(table)
     for manifest in snapshot.manifests(table.io):
         if manifest.added_snapshot_id == snapshot.snapshot_id:
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
                 if entry.snapshot_id == snapshot.snapshot_id and entry.status != ManifestEntryStatus.EXISTING:
-                    yield _file_change(table, entry)
+                    yield _file_change(entry, arrival)
 
 
 def changed_cells(table: Table, since_snapshot: int | None) -> frozenset[Cell]:
@@ -177,10 +178,11 @@ def rewrites_only(snapshot: Snapshot) -> bool:
 
 def live(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
     """All data files of a snapshot, as if it had added them all."""
+    arrival = _arrival_field(table)
     for manifest in snapshot.manifests(table.io):
         if manifest.content == ManifestContent.DATA:
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                yield _file_change(table, entry)
+                yield _file_change(entry, arrival)
 
 
 def summary(snapshot: Snapshot, name: str) -> str | None:
@@ -205,15 +207,15 @@ def committed_at(snapshot: Snapshot) -> datetime:
     return datetime.fromtimestamp(snapshot.timestamp_ms / 1000, tz=UTC)
 
 
-def _file_change(table: Table, entry: ManifestEntry) -> FileChange:
+def _file_change(entry: ManifestEntry, arrival: int | None) -> FileChange:
     file = entry.data_file
     return FileChange(
         cell=cell_of(file),
         sign=-1 if entry.status == ManifestEntryStatus.DELETED else 1,
         rows=file.record_count,
         bytes=file.file_size_in_bytes,
-        arrival_min=_bound(table, file.lower_bounds),
-        arrival_max=_bound(table, file.upper_bounds),
+        arrival_min=_bound(file.lower_bounds, arrival),
+        arrival_max=_bound(file.upper_bounds, arrival),
         sequence=entry.sequence_number or 0,
     )
 
@@ -227,10 +229,12 @@ def cell_of(file: DataFile) -> Cell | None:
     return Cell(ordinal, NO_ENTITY if bucket is None else int(bucket))
 
 
-def _bound(table: Table, bounds: dict[int, bytes] | None) -> datetime | None:
-    schema = table.schema()
-    if not bounds or "arrival_time" not in schema.column_names:
-        return None
-    value = bounds.get(schema.find_field("arrival_time").field_id)
+def _arrival_field(table: Table) -> int | None:
+    """The id of `arrival_time`; None in a table without it. Looked up once, not for each of many entries."""
+    return next((field.field_id for field in table.schema().fields if field.name == "arrival_time"), None)
+
+
+def _bound(bounds: dict[int, bytes] | None, field: int | None) -> datetime | None:
+    value = bounds.get(field) if bounds and field is not None else None
     # An Iceberg timestamp is a number of microseconds.
     return EPOCH + timedelta(microseconds=int(from_bytes(TimestamptzType(), value))) if value else None

@@ -4,9 +4,11 @@ Stale is what is wanted less what is built. It is asked anew each time, so a los
 next.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -24,7 +26,7 @@ class Cell(NamedTuple):
     bucket: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Change:
     """What the commits that a derived cell has not seen yet did to one cell of its input."""
 
@@ -67,7 +69,7 @@ class Policy:
     """Partitions on either side of a cell that a record of it can beat or be beaten in."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StaleCell:
     """A cell to rebuild, why, how many input rows wait for it and for how long."""
 
@@ -105,11 +107,14 @@ def reach(distance: timedelta, length: timedelta) -> int:
 def plan(facts: Facts, policy: Policy, now: datetime) -> TablePlan:
     """What is stale and which runs the policy asks for now; what waits is in the plan too, as not ready."""
     stale: list[StaleCell] = []
-    groups = list(_linked_groups(facts, policy.reach))
-    for group in groups:
-        stale += _judge(group, facts, policy, now)
-    stale.sort(key=lambda stale_cell: stale_cell.cell)
-    return TablePlan(facts.stream, facts.table, tuple(stale), tuple(_runs(stale, groups, facts, policy)))
+    hulls: set[tuple[int, int]] = set()
+    for group in _linked_groups(facts, policy.reach):
+        judged = list(_judge(group, facts, policy, now))
+        stale += judged
+        if judged[0].ready:  # then all of the group are
+            hulls.add((min(group).partition, max(group).partition))
+    stale.sort(key=attrgetter("cell"))
+    return TablePlan(facts.stream, facts.table, tuple(stale), tuple(_runs(stale, hulls, facts, policy)))
 
 
 def linked_cells(cell: Cell, facts: Facts, cells_around: int) -> Iterator[Cell]:
@@ -117,14 +122,7 @@ def linked_cells(cell: Cell, facts: Facts, cells_around: int) -> Iterator[Cell]:
 
     A newcomer cannot beat what arrived before it, so only cells with an arrival at or after its own count.
     """
-    change = facts.changes.get(cell)
-    if change is None or change.arrival_min is None:
-        return
-    for partition in range(cell.partition - cells_around, cell.partition + cells_around + 1):
-        neighbour = Cell(partition, cell.bucket)
-        latest = facts.arrival_max.get(neighbour)
-        if neighbour != cell and latest is not None and latest >= change.arrival_min:
-            yield neighbour
+    return (each for each in _near(cell, cells_around) if _matters(cell, each, facts))
 
 
 def contiguous(partitions: Iterable[int]) -> Iterator[tuple[int, ...]]:
@@ -139,27 +137,47 @@ def contiguous(partitions: Iterable[int]) -> Iterator[tuple[int, ...]]:
         yield tuple(current)
 
 
-def _linked_groups(facts: Facts, cells_around: int) -> Iterator[set[Cell]]:
+def rectangles(cells: Iterable[Cell]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Cells as few pairs (partitions, buckets) that hold all combinations."""
+    by_bucket: dict[int, set[int]] = defaultdict(set)
+    for partition, bucket in cells:
+        by_bucket[bucket].add(partition)
+    by_partitions: dict[tuple[int, ...], list[int]] = {}
+    for bucket, partitions in by_bucket.items():
+        by_partitions.setdefault(tuple(sorted(partitions)), []).append(bucket)
+    for partitions_of, buckets in by_partitions.items():
+        yield partitions_of, tuple(sorted(buckets))
+
+
+def _near(cell: Cell, cells_around: int) -> Iterator[Cell]:
+    for partition in range(cell.partition - cells_around, cell.partition + cells_around + 1):
+        if partition != cell.partition:
+            yield Cell(partition, cell.bucket)
+
+
+def _matters(cell: Cell, other: Cell, facts: Facts) -> bool:
+    """Whether a waiting record of the cell can change a verdict in the other one."""
+    change, latest = facts.changes.get(cell), facts.arrival_max.get(other)
+    return change is not None and change.arrival_min is not None and latest is not None and latest >= change.arrival_min
+
+
+def _linked_groups(facts: Facts, cells_around: int) -> Iterator[list[Cell]]:
     """Stale cells and those linked to them, in groups that a commit must not cut."""
-    waiting = {*facts.changes, *facts.outdated}
-    edges: dict[Cell, set[Cell]] = {cell: set() for cell in waiting}
-    for cell in facts.changes if cells_around else ():
-        for neighbour in linked_cells(cell, facts, cells_around):
-            edges[cell].add(neighbour)
-            edges.setdefault(neighbour, set()).add(cell)
-    unseen = set(edges)
-    while unseen:
-        group, frontier = set(), [unseen.pop()]
-        while frontier:
-            cell = frontier.pop()
-            group.add(cell)
-            fresh = edges[cell] & unseen
-            unseen -= fresh
-            frontier += fresh
+    seen: set[Cell] = set()
+    for waiting in (*facts.changes, *facts.outdated):
+        if waiting in seen:
+            continue
+        seen.add(waiting)
+        group = [waiting]
+        for cell in group:  # it grows meanwhile
+            for other in _near(cell, cells_around):
+                if other not in seen and (_matters(cell, other, facts) or _matters(other, cell, facts)):
+                    seen.add(other)
+                    group.append(other)
         yield group
 
 
-def _judge(group: set[Cell], facts: Facts, policy: Policy, now: datetime) -> Iterator[StaleCell]:
+def _judge(group: list[Cell], facts: Facts, policy: Policy, now: datetime) -> Iterator[StaleCell]:
     changes = [facts.changes[cell] for cell in group if cell in facts.changes]
     rows = sum(change.rows_added for change in changes)
     waiting = max((now - change.first_commit for change in changes), default=timedelta(0))
@@ -181,15 +199,11 @@ def _reason(cell: Cell, facts: Facts, policy: Policy) -> Reason:
     return "late" if (change.arrival_min or change.first_commit) > closed else "open"
 
 
-def _runs(stale: list[StaleCell], groups: list[set[Cell]], facts: Facts, policy: Policy) -> Iterator[PlannedRun]:
+def _runs(stale: list[StaleCell], hulls: set[tuple[int, int]], facts: Facts, policy: Policy) -> Iterator[PlannedRun]:
+    """Runs for the ready cells; `hulls` are the first and last partitions of the groups that are ready."""
     ready = {stale_cell.cell for stale_cell in stale if stale_cell.ready}
-    hulls = sorted(
-        (min(cell.partition for cell in group), max(cell.partition for cell in group))
-        for group in groups
-        if not group.isdisjoint(ready)
-    )
     reasons = {stale_cell.cell: stale_cell.reason for stale_cell in stale}
-    for number, (first, last) in enumerate(_packed(hulls, policy.max_partitions_per_run)):
+    for number, (first, last) in enumerate(_packed(sorted(hulls), policy.max_partitions_per_run)):
         if number == policy.max_runs_per_tick:
             return
         cells = sorted(cell for cell in ready if first <= cell.partition <= last)

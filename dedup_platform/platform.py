@@ -15,7 +15,7 @@ from dedup_platform.fingerprints import fingerprint
 from dedup_platform.ingest import Ingest, Waiting
 from dedup_platform.lakehouse import Lakehouse
 from dedup_platform.lateness import Policy, TablePlan, reach
-from dedup_platform.ledger import Ledger
+from dedup_platform.ledger import Ledger, TableSize
 from dedup_platform.recompute import Recompute
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
@@ -141,21 +141,22 @@ class Platform:
         """The stream in numbers, from metadata alone."""
         plans = {plan.table: plan for plan in self.plan(stream)}
         heads = self.ledger.sync(stream)
+        sizes = self.ledger.totals(stream)
         found = []
         for table in tables.ALL if heads else ():
-            sizes = self.ledger.sizes(stream, table).values()
+            size = sizes.get(table, TableSize())
             found.append(
                 TableStatus(
                     table=table,
                     snapshot_id=heads[table].snapshot_id,
                     rows=self.rows(stream, table),
-                    cells=len(sizes),
-                    files=sum(size.files for size in sizes),
-                    bytes=sum(size.bytes for size in sizes),
+                    cells=size.cells,
+                    files=size.files,
+                    bytes=size.bytes,
                     stale_cells=len(plans[table].stale) if table in plans else 0,
                 )
             )
-        in_cells = sum(size.rows for size in self.ledger.sizes(stream, tables.RAW_EVENTS).values())
+        in_cells = sizes.get(tables.RAW_EVENTS, TableSize()).rows
         return Status(
             stream=stream,
             tables=tuple(found),

@@ -169,8 +169,8 @@ class Recompute:
         self._check_cells(
             build,
             cells,
-            self._rows_after(build, duplicates, beside),
-            self._rows_after(build, events, staged),
+            self._rows_after(build, cells, duplicates, beside),
+            self._rows_after(build, cells, events, staged),
             [staged, beside],
         )
         # The duplicates go first: the events' commit names them, and readers follow that pair.
@@ -190,7 +190,7 @@ class Recompute:
         receipt = self._receipt(build, cells, fragments.changed)
         staged = self._stage(build, fragments, self._properties(build, receipt))
         before, after = fragments.count_events()
-        sizes = self.ledger.sizes(stream.name, DEDUPLICATED_EVENTS)
+        sizes = self.ledger.sizes(stream.name, DEDUPLICATED_EVENTS, fragments.changed)
         inside = sum(sizes[cell].rows for cell in fragments.changed if cell in sizes)
         self._balance(build, [staged], after == inside, f"{inside} events, but fragments of {after}")
         receipt["events"] = self._total_events(build, SESSION_FRAGMENTS) - before + after
@@ -224,15 +224,15 @@ class Recompute:
     def _old(self, build: Build, cells: Cells, *names: str) -> dict[str, dict[Cell, list[DataFile]]]:
         return {name: self.lake.files(build.stream, name, build.heads[name].snapshot_id, cells) for name in names}
 
-    def _stage(self, build: Build, rebuilt: "Rebuilt", properties: Mapping[str, str]) -> Staged:
+    def _stage(self, build: Build, rebuilt: Rebuilt, properties: Mapping[str, str]) -> Staged:
         stream, base = build.stream, build.heads[rebuilt.table].snapshot_id
         if not rebuilt.changed:
             return self.lake.stage_nothing(stream, rebuilt.table, base, properties)
         return self.lake.stage_files(stream, rebuilt.table, base, rebuilt.removed, rebuilt.added, properties)
 
-    def _rows_after(self, build: Build, rebuilt: "Rebuilt", staged: Staged | None) -> dict[Cell, int]:
-        """Rows in each cell of the table once `staged` is published."""
-        sizes = self.ledger.sizes(build.stream.name, rebuilt.table)
+    def _rows_after(self, build: Build, checked: Cells, rebuilt: Rebuilt, staged: Staged | None) -> dict[Cell, int]:
+        """Rows in each checked cell of the table once `staged` is published."""
+        sizes = self.ledger.sizes(build.stream.name, rebuilt.table, checked)
         rows = {cell: size.rows for cell, size in sizes.items() if cell not in rebuilt.changed}
         return rows | (staged.rows_by_cell() if staged else {})
 
@@ -294,7 +294,7 @@ class Recompute:
         events: Mapping[Cell, int],
         staged: list[Staged | None],
     ) -> None:
-        raw = self.ledger.sizes(build.stream.name, RAW_EVENTS)
+        raw = self.ledger.sizes(build.stream.name, RAW_EVENTS, cells)
         nothing = CellSize(0, 0, 0)
         wrong = [
             f"{build.stream.partitions.key(cell.partition)}, bucket {cell.bucket}: {raw.get(cell, nothing).rows} raw, "

@@ -26,16 +26,14 @@ def of_partitions(
     """
     cells = frozenset(checked)
     numbers: Numbers = {partition: defaultdict(float) for partition in sorted({cell.partition for cell in cells})}
-    sizes = {table: ledger.sizes(stream.name, table)}
+    sizes = {table: ledger.sizes_of_partitions(stream.name, table, numbers)}
     if table == DEDUPLICATED_EVENTS:
-        sizes[DUPLICATE_EVENTS] = ledger.sizes(stream.name, DUPLICATE_EVENTS)
+        sizes[DUPLICATE_EVENTS] = ledger.sizes_of_partitions(stream.name, DUPLICATE_EVENTS, numbers)
     for name, by_cell in sizes.items():
         for cell, size in by_cell.items():
-            if cell.partition in numbers:
-                numbers[cell.partition]["duplicates" if name == DUPLICATE_EVENTS else "rows"] += size.rows
+            numbers[cell.partition]["duplicates" if name == DUPLICATE_EVENTS else "rows"] += size.rows
     for cell in set().union(*sizes.values()):
-        if cell.partition in numbers:
-            numbers[cell.partition]["cells_total"] += 1
+        numbers[cell.partition]["cells_total"] += 1
     _add_written(numbers, written)
     for partition, values in found.items():
         numbers[partition].update(values)

@@ -62,6 +62,9 @@ PROPERTIES = {
     "write.metadata.previous-versions-max": "100",
     "write.metadata.metrics.default": "none",
     "commit.retry.num-retries": "10",
+    # A commit rewrites, and whoever folds it reads, whole manifests of the cells that it replaces: so many bytes hold
+    # about two thousand entries, whatever the table's size. The default, 8 MB, holds sixty thousand.
+    "commit.manifest.target-size-bytes": str(256 * 1024),
     "history.expire.max-snapshot-age-ms": str(365 * 86_400_000),
 }
 """What every table is created with. Metrics are kept only for the columns that planning prunes by (`MEASURED`)."""

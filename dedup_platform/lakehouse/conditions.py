@@ -1,10 +1,10 @@
 """Cells as conditions over rows, in a form that Iceberg answers from partition values alone."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from pyspark.sql import Column, functions as F
 
-from dedup_platform.lateness import NO_ENTITY, Cell, contiguous
+from dedup_platform.lateness import NO_ENTITY, Cell, contiguous, rectangles
 from dedup_platform.settings import CATALOG
 from dedup_platform.stream import Stream
 from dedup_platform.tables import PARTITION_TIME
@@ -14,25 +14,13 @@ def within(stream: Stream, table: str, cells: Iterable[Cell], buckets: int) -> C
     """The condition that a row of this table lies in these cells of `buckets` buckets a partition."""
     column = F.col(PARTITION_TIME[table])
     condition = F.lit(False)
-    for partitions, in_buckets in _rectangles(cells):
+    for partitions, in_buckets in rectangles(cells):
         times = F.lit(False)
         for ordinals in contiguous(partitions):
             start, end = stream.partitions.start_of(ordinals[0]), stream.partitions.start_of(ordinals[-1] + 1)
             times = times | ((column >= F.lit(start)) & (column < F.lit(end)))
         condition = condition | (times & _in_buckets(in_buckets, buckets))
     return condition
-
-
-def _rectangles(cells: Iterable[Cell]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Cells as few pairs (partitions, buckets) that hold all combinations."""
-    by_bucket: dict[int, set[int]] = {}
-    for partition, bucket in cells:
-        by_bucket.setdefault(bucket, set()).add(partition)
-    by_partitions: dict[tuple[int, ...], list[int]] = {}
-    for bucket, partitions in by_bucket.items():
-        by_partitions.setdefault(tuple(sorted(partitions)), []).append(bucket)
-    for partitions_of, buckets in by_partitions.items():
-        yield partitions_of, tuple(sorted(buckets))
 
 
 def _in_buckets(chosen: tuple[int, ...], buckets: int) -> Column:

@@ -45,6 +45,7 @@ from dedup_platform.catalog import (
 from dedup_platform.errors import ConflictError
 from dedup_platform.lakehouse.conditions import within
 from dedup_platform.lakehouse.files import TableFiles
+from dedup_platform.lakehouse.overwrite import Overwrite
 from dedup_platform.lakehouse.schema import check_partitioning, missing_columns
 from dedup_platform.lakehouse.staged import Staged
 from dedup_platform.lateness import EPOCH, Cell
@@ -277,13 +278,14 @@ class Lakehouse:
         added: list[DataFile],
         properties: Mapping[str, str],
     ) -> None:
-        with self._load(stream.name, table).transaction() as transaction:
-            update = transaction.update_snapshot(snapshot_properties=_prefixed(properties), branch=branch)
-            with update.overwrite() as overwrite:
-                for file in removed:
-                    overwrite.delete_data_file(file)
-                for file in added:
-                    overwrite.append_data_file(file)
+        with (
+            self._load(stream.name, table).transaction() as transaction,
+            Overwrite(transaction, branch, _prefixed(properties)) as overwrite,
+        ):
+            for file in removed:
+                overwrite.delete_data_file(file)
+            for file in added:
+                overwrite.append_data_file(file)
 
     @_patiently
     def _append_nothing(self, stream: Stream, table: str, branch: str, properties: Mapping[str, str]) -> None:

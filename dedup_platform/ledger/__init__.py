@@ -4,7 +4,7 @@ Everything here is a copy of what Iceberg records, folded one snapshot at a time
 loses nothing. The fold is the only way in, so there is nothing to keep in step with it.
 """
 
-from dedup_platform.ledger.facts import CellSize, Head, ReadFile
+from dedup_platform.ledger.facts import CellSize, Head, ReadFile, TableSize
 from dedup_platform.ledger.ledger import Ledger
 
-__all__ = ["CellSize", "Head", "Ledger", "ReadFile"]
+__all__ = ["CellSize", "Head", "Ledger", "ReadFile", "TableSize"]

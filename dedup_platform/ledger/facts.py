@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from dedup_platform import tables
 from dedup_platform.lateness import EPOCH, Cell, Change
-from dedup_platform.ledger.schema import CELLS, CHANGES, HEADS, of
+from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, HEADS, in_cells, of
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,16 @@ class CellSize:
     bytes: int
 
 
+@dataclass(frozen=True)
+class TableSize:
+    """What a table holds in all of its cells. Rejected records are in none."""
+
+    cells: int = 0
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+
+
 def read_heads(connection: sa.Connection, stream: str) -> dict[str, tuple[str, Head]]:
     """Table -> its UUID and head; the rows stay locked until the transaction ends."""
     query = sa.select(*HEADS.c["table", "uuid", "snapshot_id", "sequence", "receipt", "complete"])
@@ -71,17 +81,38 @@ def read_changes(connection: sa.Connection, stream: str, source: str) -> Iterato
         )
 
 
-def read_arrivals(connection: sa.Connection, stream: str, pending: Iterable[Cell], around: int) -> dict[Cell, datetime]:
-    """The latest arrival in each cell of raw in the partitions around the pending ones."""
-    partitions = [cell.partition for cell in pending]
-    if not partitions:
-        return {}
-    query = sa.select(CELLS.c.partition, CELLS.c.bucket, CELLS.c.arrival_max).where(
-        of(CELLS, stream, tables.RAW_EVENTS),
-        CELLS.c.partition.between(min(partitions) - around, max(partitions) + around),
-        CELLS.c.arrival_max.is_not(None),
+def read_outdated(connection: sa.Connection, stream: str, table: str, fingerprint: str) -> Iterator[Cell]:
+    """The cells of a table that were built under another fingerprint than this one."""
+    built = BUILT.c.fingerprint
+    # An index finds what lies before a value and what lies after it, but not what differs from it.
+    others = (
+        sa.select(BUILT.c.partition, BUILT.c.bucket).where(of(BUILT, stream, table), other)
+        for other in (built < fingerprint, built > fingerprint)
     )
-    return {Cell(row[0], row[1]): _time(row[2]) or EPOCH for row in connection.execute(query)}
+    for partition, bucket in connection.execute(sa.union_all(*others)):
+        yield Cell(partition, bucket)
+
+
+def read_arrivals(connection: sa.Connection, stream: str, pending: Iterable[Cell], around: int) -> dict[Cell, datetime]:
+    """The latest arrival in each cell of raw that is at most `around` partitions from a pending one."""
+    near = (Cell(cell.partition + step, cell.bucket) for cell in pending for step in range(-around, around + 1))
+    arrivals: dict[Cell, datetime] = {}
+    for chosen in in_cells(CELLS, near):
+        query = sa.select(*CELLS.c["partition", "bucket", "arrival_max"]).where(
+            of(CELLS, stream, tables.RAW_EVENTS), chosen, CELLS.c.arrival_max.is_not(None)
+        )
+        arrivals |= {Cell(row[0], row[1]): _time(row[2]) or EPOCH for row in connection.execute(query)}
+    return arrivals
+
+
+def read_sizes(
+    connection: sa.Connection, stream: str, table: str, chosen: Iterable[sa.ColumnElement[bool]]
+) -> dict[Cell, CellSize]:
+    """What the table holds in the cells that these conditions choose."""
+    query = sa.select(*CELLS.c["partition", "bucket", "rows", "files", "bytes"]).where(of(CELLS, stream, table))
+    return {
+        Cell(row[0], row[1]): CellSize(*row[2:]) for each in chosen for row in connection.execute(query.where(each))
+    }
 
 
 def micros(time: datetime | None) -> int | None:

@@ -1,6 +1,6 @@
 """One step of the fold: gather what snapshots and receipts say, then write it in one transaction."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,9 @@ from dedup_platform import tables
 from dedup_platform.catalog import FileChange
 from dedup_platform.lateness import NO_ENTITY, Cell
 from dedup_platform.ledger.facts import micros
-from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, CHANGES, CONSUMER, FILES, of
+from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, CHANGES, CONSUMER, FILES, in_cells, of
+
+Rows = Sequence[Mapping[str, Any]]
 
 LOST = "lost"
 """In place of a fingerprint: other than any, so that the cell is stale."""
@@ -78,14 +80,20 @@ class Fold:
         self._write_sizes(connection, stream, name)
         if name in CONSUMER:
             self._write_news(connection, stream, name)
-        for receipt in self.receipts:
-            if name == tables.RAW_EVENTS:
-                _write_positions(connection, stream, receipt)
-            elif name in tables.INPUT_OF:
-                _write_built(connection, stream, name, receipt)
+        if name == tables.RAW_EVENTS:
+            _write_positions(connection, stream, self.receipts)
+        elif name in tables.INPUT_OF:
+            _write_built(connection, stream, name, self.receipts)
+
+    def touched(self, name: str) -> Iterator[tuple[str, set[Cell]]]:
+        """Input tables and their cells of which something came or was seen, so that changes may be told no longer."""
+        if name in CONSUMER:
+            yield name, {cell for cell, _ in self.news}
+        if name in tables.INPUT_OF:
+            yield tables.INPUT_OF[name], {Cell(*cell) for receipt in self.receipts for cell in receipt["checked"]}
 
     def _write_sizes(self, connection: sa.Connection, stream: str, name: str) -> None:
-        known = _read_sizes(connection, stream, name, self.sizes)
+        known = _read_known(connection, stream, name, self.sizes)
         rows = []
         for cell, size in self.sizes.items():
             old = known.get(cell, Size())
@@ -97,9 +105,8 @@ class Fold:
                     "arrival_max": _latest(old.arrival_max, size.arrival_max),
                 }
                 rows.append(_place(stream, name, cell) | values)
-        _delete_cells(connection, CELLS, stream, name, known)
-        if rows:
-            connection.execute(sa.insert(CELLS), rows)
+        _delete(connection, CELLS, [_place(stream, name, cell) for cell in known])
+        _insert(connection, CELLS, rows)
 
     def _write_news(self, connection: sa.Connection, stream: str, name: str) -> None:
         # Events without an entity are in no session, so nothing is built from their cells of deduplicated events.
@@ -108,62 +115,65 @@ class Fold:
             for (cell, sequence), news in self.news.items()
             if cell.bucket != NO_ENTITY or name == tables.RAW_EVENTS
         ]
-        if rows:
-            connection.execute(sa.insert(CHANGES), rows)
+        _insert(connection, CHANGES, rows)
 
 
-def prune(connection: sa.Connection, stream: str) -> None:
-    """Take out the changes that whatever is built from them has seen."""
-    for source, consumer in CONSUMER.items():
-        seen = sa.exists().where(
-            of(BUILT, stream, consumer),
-            BUILT.c.partition == CHANGES.c.partition,
-            BUILT.c.bucket == CHANGES.c.bucket,
-            BUILT.c.input_sequence >= CHANGES.c.sequence,
-        )
-        connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, source), seen))
-
-
-def _read_sizes(connection: sa.Connection, stream: str, name: str, cells: Iterable[Cell]) -> dict[Cell, Size]:
-    wanted = set(cells)
-    if not wanted:
-        return {}
-    partitions = [cell.partition for cell in wanted]
-    query = sa.select(*CELLS.c["partition", "bucket", "rows", "files", "bytes", "arrival_max"]).where(
-        of(CELLS, stream, name), CELLS.c.partition.between(min(partitions), max(partitions))
+def prune(connection: sa.Connection, stream: str, source: str, cells: Iterable[Cell]) -> None:
+    """Take out the changes to these cells of an input that whatever is built from them has seen."""
+    seen = sa.exists().where(
+        of(BUILT, stream, CONSUMER[source]),
+        BUILT.c.partition == CHANGES.c.partition,
+        BUILT.c.bucket == CHANGES.c.bucket,
+        BUILT.c.input_sequence >= CHANGES.c.sequence,
     )
-    rows = {Cell(row[0], row[1]): Size(*row[2:]) for row in connection.execute(query)}
-    return {cell: size for cell, size in rows.items() if cell in wanted}
+    for chosen in in_cells(CHANGES, cells):
+        connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, source), chosen, seen))
 
 
-def _write_built(connection: sa.Connection, stream: str, name: str, receipt: Mapping[str, Any]) -> None:
-    cells = [Cell(*cell) for cell in receipt["checked"]]
-    built = {
-        "input_sequence": receipt["built_from"][tables.INPUT_OF[name]]["sequence"],
-        "fingerprint": receipt["fingerprint"],
+def _read_known(connection: sa.Connection, stream: str, name: str, cells: Iterable[Cell]) -> dict[Cell, Size]:
+    query = sa.select(*CELLS.c["partition", "bucket", "rows", "files", "bytes", "arrival_max"])
+    return {
+        Cell(row[0], row[1]): Size(*row[2:])
+        for chosen in in_cells(CELLS, cells)
+        for row in connection.execute(query.where(of(CELLS, stream, name), chosen))
     }
-    _delete_cells(connection, BUILT, stream, name, cells)
-    if cells:
-        connection.execute(sa.insert(BUILT), [_place(stream, name, cell) | built for cell in cells])
 
 
-def _write_positions(connection: sa.Connection, stream: str, receipt: Mapping[str, Any]) -> None:
-    for table, rows in ((FILES, receipt.get("files", ())), (ACCEPTED, receipt.get("accepted", ()))):
-        keys = [column.name for column in table.primary_key]
-        for row in rows:
-            values = {"stream": stream, **row}
-            connection.execute(sa.delete(table).where(*(table.c[key] == values[key] for key in keys)))
-            connection.execute(sa.insert(table).values(values))
+def _write_built(connection: sa.Connection, stream: str, name: str, receipts: Iterable[Mapping[str, Any]]) -> None:
+    built: dict[Cell, dict[str, Any]] = {}
+    for receipt in receipts:
+        values = {
+            "input_sequence": receipt["built_from"][tables.INPUT_OF[name]]["sequence"],
+            "fingerprint": receipt["fingerprint"],
+        }
+        built |= {Cell(*cell): values for cell in receipt["checked"]}
+    _replace(connection, BUILT, [_place(stream, name, cell) | values for cell, values in built.items()])
 
 
-def _delete_cells(connection: sa.Connection, table: sa.Table, stream: str, name: str, cells: Iterable[Cell]) -> None:
-    statement = sa.delete(table).where(
-        of(table, stream, name),
-        table.c.partition == sa.bindparam("cell_partition"),
-        table.c.bucket == sa.bindparam("cell_bucket"),
-    )
-    if rows := [{"cell_partition": cell.partition, "cell_bucket": cell.bucket} for cell in cells]:
-        connection.execute(statement, rows)
+def _write_positions(connection: sa.Connection, stream: str, receipts: Iterable[Mapping[str, Any]]) -> None:
+    files = {(row["path"], row["generation"]): row for receipt in receipts for row in receipt.get("files", ())}
+    accepted = {(row["path"], row["etag"]): row for receipt in receipts for row in receipt.get("accepted", ())}
+    _replace(connection, FILES, [{"stream": stream, **row} for row in files.values()])
+    _replace(connection, ACCEPTED, [{"stream": stream, **row} for row in accepted.values()])
+
+
+def _replace(connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
+    """Put these rows in the place of those that have the same keys."""
+    _delete(connection, table, rows)
+    _insert(connection, table, rows)
+
+
+def _delete(connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
+    """Delete the rows that have the same keys as these."""
+    keys = [column.name for column in table.primary_key]
+    statement = sa.delete(table).where(*(table.c[key] == sa.bindparam(f"old_{key}") for key in keys))
+    if rows:
+        connection.execute(statement, [{f"old_{key}": row[key] for key in keys} for row in rows])
+
+
+def _insert(connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
+    if rows:
+        connection.execute(sa.insert(table), rows)
 
 
 def _place(stream: str, name: str, cell: Cell) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The ledger itself: `sync` folds the tables' snapshots, everything else reads."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,9 +22,30 @@ from dedup_platform.catalog import (
     summary,
 )
 from dedup_platform.lateness import Cell, Facts, reach
-from dedup_platform.ledger.facts import CellSize, Head, ReadFile, read_arrivals, read_changes, read_heads
+from dedup_platform.ledger.facts import (
+    CellSize,
+    Head,
+    ReadFile,
+    TableSize,
+    read_arrivals,
+    read_changes,
+    read_heads,
+    read_outdated,
+    read_sizes,
+)
 from dedup_platform.ledger.fold import Fold, prune
-from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, FILES, HEADS, METADATA, of, open_database
+from dedup_platform.ledger.schema import (
+    ACCEPTED,
+    BUILT,
+    CELLS,
+    FILES,
+    HEADS,
+    METADATA,
+    in_cells,
+    in_partitions,
+    of,
+    open_database,
+)
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 
@@ -62,12 +83,12 @@ class Ledger:
             if any(not _connected(table, heads.get(name)) for name, table in loaded.items()):
                 _forget(connection, stream)
                 heads = {}
-            for name in loaded:
-                self._fold(connection, stream, name, loaded, heads.get(name))
+            folds = {name: self._fold(connection, stream, name, loaded, heads.get(name)) for name in loaded}
             if not _is_paired(loaded):
                 # The duplicates that the events were published with were taken back: nothing counts as built.
                 connection.execute(sa.delete(BUILT).where(of(BUILT, stream, tables.DEDUPLICATED_EVENTS)))
-            prune(connection, stream)
+            for source, cells in (each for name, fold in folds.items() if fold for each in fold.touched(name)):
+                prune(connection, stream, source, cells)
             return {name: folded for name, (_, folded) in read_heads(connection, stream).items()}
 
     def _fold(
@@ -77,12 +98,12 @@ class Ledger:
         name: str,
         loaded: Mapping[str, Table],
         known: tuple[str, Head] | None,
-    ) -> None:
+    ) -> Fold | None:
         table = loaded[name]
         last = known[1] if known else None
         snapshots, _ = since(table, last.snapshot_id if last else None)
         if not snapshots:
-            return
+            return None
         fold = Fold(newest_receipt=last.receipt if last else None, complete=last.complete if last else True)
         if last is None and snapshots[0].parent_snapshot_id is not None:
             self._add_lost_history(fold, stream, table, snapshots.pop(0))
@@ -104,6 +125,7 @@ class Ledger:
                 complete=fold.complete,
             )
         )
+        return fold
 
     def _add_snapshot(self, fold: Fold, stream: str, table: Table, snapshot: Snapshot) -> None:
         sequence = snapshot.sequence_number or 0
@@ -151,25 +173,33 @@ class Ledger:
         around = reach(stream.deduplicate.window, stream.partitions.length) if deduplicates else 0
         with self.engine.connect() as connection:
             pending = {change.cell: change for change in read_changes(connection, stream.name, tables.INPUT_OF[table])}
-            outdated = connection.execute(
-                sa.select(BUILT.c.partition, BUILT.c.bucket).where(
-                    of(BUILT, stream.name, table), BUILT.c.fingerprint != fingerprint
-                )
-            )
             return Facts(
                 stream=stream.name,
                 table=table,
                 changes=pending,
-                outdated=frozenset(Cell(*row) for row in outdated),
+                outdated=frozenset(read_outdated(connection, stream.name, table, fingerprint)),
                 fingerprint=fingerprint,
                 arrival_max=read_arrivals(connection, stream.name, pending, around) if around else {},
             )
 
-    def sizes(self, stream: str, table: str) -> dict[Cell, CellSize]:
-        """What the table holds now, cell by cell. Rejected records are in no cell."""
-        query = sa.select(*CELLS.c["partition", "bucket", "rows", "files", "bytes"]).where(of(CELLS, stream, table))
+    def sizes(self, stream: str, table: str, cells: Iterable[Cell] | None = None) -> dict[Cell, CellSize]:
+        """What the table holds now, cell by cell; with `cells`, only these. Rejected records are in no cell."""
         with self.engine.connect() as connection:
-            return {Cell(row[0], row[1]): CellSize(*row[2:]) for row in connection.execute(query)}
+            chosen = [sa.true()] if cells is None else in_cells(CELLS, cells)
+            return read_sizes(connection, stream, table, chosen)
+
+    def sizes_of_partitions(self, stream: str, table: str, partitions: Iterable[int]) -> dict[Cell, CellSize]:
+        """What the table holds now in each cell of these partitions."""
+        with self.engine.connect() as connection:
+            return read_sizes(connection, stream, table, in_partitions(CELLS, partitions))
+
+    def totals(self, stream: str) -> dict[str, TableSize]:
+        """What each table holds in all of its cells; a table without any is left out."""
+        columns = CELLS.c
+        sums = (sa.func.sum(column) for column in (columns.rows, columns.files, columns.bytes))
+        query = sa.select(columns.table, sa.func.count(), *sums).where(columns.stream == stream).group_by(columns.table)
+        with self.engine.connect() as connection:
+            return {name: TableSize(*map(int, sizes)) for name, *sizes in connection.execute(query)}
 
     def files(self, stream: str) -> dict[str, ReadFile]:
         """The newest generation of every file that was read, by path."""

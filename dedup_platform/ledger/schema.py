@@ -1,16 +1,22 @@
 """The SQL tables of the ledger and how their database is opened."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sqlalchemy as sa
 
 from dedup_platform import tables
+from dedup_platform.lateness import Cell, rectangles
 
 METADATA = sa.MetaData()
 
+VALUES_A_STATEMENT = 10_000
+"""Databases bound how many values a statement may hold; SQLite's bound is the lowest, 32,766."""
+
 
 def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    return sa.Table(name, METADATA, _key("stream", sa.String(200)), *columns)
+    # SQLite keeps such a table in the order of its key, so that what is asked for together lies together.
+    return sa.Table(name, METADATA, _key("stream", sa.String(200)), *columns, sqlite_with_rowid=False)
 
 
 def _key(name: str, kind: sa.types.TypeEngine[Any]) -> sa.Column[Any]:
@@ -57,6 +63,7 @@ BUILT = _table(
     _value("input_sequence", sa.BigInteger()),
     _value("fingerprint", sa.String(64)),
 )
+sa.Index("built_by_fingerprint", *BUILT.c["stream", "table", "fingerprint"])
 FILES = _table(
     "files",
     _key("path", sa.String(4000)),
@@ -78,12 +85,32 @@ def open_database(uri: str) -> sa.Engine:
         _serialize(engine)
     with engine.begin() as connection:
         METADATA.create_all(connection)
+        for table in METADATA.sorted_tables:
+            for index in table.indexes:
+                # A table that is there already may be older than its index.
+                index.create(connection, checkfirst=True)
     return engine
 
 
 def of(table: sa.Table, stream: str, name: str) -> sa.ColumnElement[bool]:
     """The rows of one table of one stream."""
     return sa.and_(table.c.stream == stream, table.c.table == name)
+
+
+def in_cells(table: sa.Table, cells: Iterable[Cell]) -> Iterator[sa.ColumnElement[bool]]:
+    """Conditions that together choose the rows of these cells, each for one statement that the primary key answers."""
+    for partitions, buckets in rectangles(cells):
+        for some in _cut(partitions):
+            yield sa.and_(table.c.partition.in_(some), table.c.bucket.in_(buckets))
+
+
+def in_partitions(table: sa.Table, partitions: Iterable[int]) -> Iterator[sa.ColumnElement[bool]]:
+    """Conditions that together choose the rows of these partitions, each for one statement."""
+    return (table.c.partition.in_(some) for some in _cut(tuple(partitions)))
+
+
+def _cut(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    return (values[start : start + VALUES_A_STATEMENT] for start in range(0, len(values), VALUES_A_STATEMENT))
 
 
 def _serialize(engine: sa.Engine) -> None:

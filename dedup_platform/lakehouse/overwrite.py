@@ -1,0 +1,62 @@
+"""PyIceberg's overwrite with small manifests, so that a commit costs what it changes and not what the table holds."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.table import Transaction
+from pyiceberg.table.update.snapshot import Operation, _ManifestMergeManager, _OverwriteFiles
+
+MOST_ENTRIES = 256
+"""Entries of a manifest of new files. A later commit reads and rewrites whole manifests of the cells it replaces."""
+MOST_MANIFESTS = 100
+"""From so many on, small manifests are merged; a commit writes a line for each into its list."""
+MERGED_BYTES = 256 * 1024
+"""Merged manifests are about so large: a thousand entries."""
+
+
+class Overwrite(_OverwriteFiles):
+    """Replaces data files on a branch in one snapshot. PyIceberg's own writes all new entries into one manifest."""
+
+    def __init__(self, transaction: Transaction, branch: str, properties: dict[str, str]) -> None:
+        io = transaction._table.io
+        super().__init__(Operation.OVERWRITE, transaction, io, branch=branch, snapshot_properties=properties)
+
+    def _manifests(self) -> list[ManifestFile]:
+        added = self._added_data_files
+        # PyIceberg's part is what is taken away and what stays.
+        self._added_data_files = []
+        try:
+            others = super()._manifests()
+        finally:
+            self._added_data_files = added
+        # In the order of cells, so that each manifest holds few partitions and a later commit passes over the others.
+        in_order = sorted(added, key=_place)
+        manifests = [*(self._write_manifest(part) for part in _batches(in_order, MOST_ENTRIES)), *others]
+        merge = _ManifestMergeManager(MERGED_BYTES, MOST_MANIFESTS, True, self)
+        return merge.merge_manifests(manifests)
+
+    def _write_manifest(self, files: Sequence[DataFile]) -> ManifestFile:
+        with self.new_manifest_writer(self._transaction.table_metadata.spec()) as writer:
+            for file in files:
+                writer.add(
+                    ManifestEntry.from_args(
+                        status=ManifestEntryStatus.ADDED,
+                        snapshot_id=self._snapshot_id,
+                        sequence_number=None,
+                        file_sequence_number=None,
+                        data_file=file,
+                    )
+                )
+        return writer.to_manifest_file()
+
+
+def _place(file: DataFile) -> tuple[int, int]:
+    """The values of a file's partition: of time, and of the bucket, which is null for events without an entity."""
+    return int(file.partition[0]), -1 if file.partition[1] is None else int(file.partition[1])
+
+
+def _batches(files: Sequence[DataFile], most: int) -> Iterator[list[DataFile]]:
+    rest = iter(files)
+    while batch := list(islice(rest, most)):
+        yield batch
