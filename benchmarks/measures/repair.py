@@ -1,0 +1,64 @@
+"""Late events after everything is built: how many, and over how many partitions, decides what a repair costs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.bench import Bench, linked_copy
+from benchmarks.contenders import DUCKDB, NAIVE, OURS
+from benchmarks.data import Events
+from benchmarks.judge import Judge
+from benchmarks.process import Contestant, Run
+
+NAME = "repair"
+BATCH = (NAIVE, DUCKDB)
+"""Do everything again, whatever came; measured once, after all late events."""
+DAYS = 100
+SHARE = 5
+COUNTS = (1, 1_000, 100_000)
+SPREADS = (1, 10, 100)
+
+
+def measure(bench: Bench) -> None:
+    """Repairs in a row on one warm process, each after a file of late events of its own."""
+    events = Events(max(bench.options.events // SHARE, 10_000), DAYS, bench.options.copies)
+    place = f"work/{NAME}"
+    task = bench.task(OURS, bench.data, place)
+    bench.forget(task)
+    sources = linked_copy(events.write(bench.data), Path(task.home) / "sources")
+    task = bench.task(OURS, sources, place)
+    judge = Judge()
+    with Contestant(OURS, task) as ours:
+        bench.say(f"{NAME}: {OURS} builds {events.events:,} events of {DAYS} days")
+        ours.call("prepare")
+        ours.call("update")
+        number = 0
+        for count, partitions, times in _cases(events, bench.options.runs):
+            runs: list[Run] = []
+            for _ in range(times):
+                [late] = events.write_late(bench.data, count, partitions, number).iterdir()
+                (sources / f"late-{number}.parquet").hardlink_to(late)
+                number += 1
+                runs.append(bench.told(f"{count:,} over {partitions}", ours.run("update")))
+            cells = max(run.value["cells_rewritten"] for run in runs)
+            measure_name = f"{NAME}: {count:,} late events over {partitions} partitions"
+            bench.figures.add(measure_name, OURS, runs, cells_rewritten=cells)
+        judge.judge(OURS, ours.output())
+    for name in (name for name in BATCH if name in bench.options.contenders):
+        other = bench.task(name, sources, place)
+        with Contestant(name, other) as contestant:
+            contestant.call("prepare")
+            contestant.call("rebuild")
+            run = bench.told(name, contestant.run("update"))
+            judge.judge(name, contestant.output())
+        bench.figures.add(f"{NAME}: everything again", name, [run])
+        bench.forget(other)
+    bench.forget(task)
+
+
+def _cases(events: Events, runs: int) -> Iterator[tuple[int, int, int]]:
+    """Late events, partitions, and how often: the smallest repairs are the quickest and vary most."""
+    yield 1, 1, runs + 1
+    for count in COUNTS[1:]:
+        for partitions in SPREADS:
+            if count <= events.events:
+                yield count, partitions, 1
