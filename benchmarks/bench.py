@@ -4,9 +4,10 @@ import hashlib
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from rich.console import Console
 
 from benchmarks.contender import Task
@@ -58,6 +59,12 @@ class Bench:
             tasks |= {name: home for name in (OURS, FLOOR) if name in names}
         return tasks
 
+    def fresh_task(self, name: str, events: Events, place: str) -> Task:
+        """A task in an empty folder, over files of its own, to which `land` adds others."""
+        task = self.task(name, Path(), place)
+        self.forget(task)
+        return replace(task, sources=str(_linked_copy(events.write(self.data), Path(task.home) / "sources")))
+
     def ingested(self, events: Events) -> Task:
         """The platform's task over some events, all of them ingested: now, or by an earlier call."""
         sources = events.write(self.data)
@@ -88,13 +95,19 @@ class Bench:
         return run
 
 
-def linked_copy(folder: Path, to: Path) -> Path:
-    """A folder with the same files, to which others can be added: hard links, so that it costs nothing."""
-    shutil.rmtree(to, ignore_errors=True)
+def _linked_copy(folder: Path, to: Path) -> Path:
+    """A folder with the same files, by hard links: it costs nothing."""
     to.mkdir(parents=True)
     for file in sorted(folder.iterdir()):
         os.link(file, to / file.name)
     return to
+
+
+def land(folder: Path, task: Task, name: str) -> int:
+    """Add the one file of a folder to a task's sources, under another name; returns its records."""
+    [file] = folder.iterdir()
+    Path(task.sources, name).hardlink_to(file)
+    return int(pq.read_metadata(file).num_rows)
 
 
 def _version(place: Path) -> str:

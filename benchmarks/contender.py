@@ -73,6 +73,14 @@ class Contender(ABC):
         return None
 
 
+def read_by_this_process() -> int | None:
+    """Bytes that this process has read from files; None where the system does not count them."""
+    counters = Path("/proc/self/io")
+    if not counters.exists():
+        return None
+    return int(counters.read_text(encoding="ascii").split("rchar: ")[1].split()[0])
+
+
 def parquet_files(folder: Path) -> list[str]:
     """The Parquet files of a folder and the folders in it."""
     return sorted(str(file) for file in folder.rglob("*.parquet"))

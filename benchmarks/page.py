@@ -77,8 +77,8 @@ def _page(figures: Figures, picture: str) -> Iterator[str]:
     )
     yield ""
     yield from _prose(
-        f"{options['events']:,} events over {options['days']} days, about ten a session, {options['copies']:.0%} of them "
-        "delivered twice, with UUIDs as ids, a long tail of lateness, and in each event 100 bytes that hardly compress, "
+        f"{options['events']:,} events over {options['days']} days, ten a session, {options['copies']:.0%} of them "
+        "delivered twice, with UUIDs as ids, a long tail of lateness, and in each 100 bytes that hardly compress, "
         f"so that everybody has to copy them. Java has a heap of {options['memory']}; the platform's tables have "
         f"{options['buckets']} buckets. After every run DuckDB reads the files that were written: events and sessions "
         "must have the same checksums for all contenders, or the harness fails."

@@ -5,7 +5,7 @@ from typing import Any
 
 import duckdb
 
-from benchmarks.contender import TIMEOUT_MINUTES, Contender, Output, Task, parquet_files
+from benchmarks.contender import TIMEOUT_MINUTES, Contender, Output, Task, parquet_files, read_by_this_process
 from benchmarks.data import EVENT_COLUMNS
 
 _EVENTS = """
@@ -49,6 +49,9 @@ class DuckDbSql(Contender):
         self._connection.execute(_EVENTS.format(columns=columns, **places))
         self._connection.execute(_SESSIONS.format(**places))
         return {"events": self._count(events), "sessions": self._count(sessions)}
+
+    def bytes_read(self) -> int | None:
+        return read_by_this_process()
 
     def output(self) -> Output:
         return Output(parquet_files(self.out / "events"), parquet_files(self.out / "sessions"))

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from benchmarks.contender import SESSION_COLUMNS, TIMEOUT_MINUTES, Contender, Output
+from benchmarks.contender import SESSION_COLUMNS, TIMEOUT_MINUTES, Contender, Output, read_by_this_process
 from benchmarks.data import EVENT_COLUMNS
 
 _KEY = ["entity_id", "event_id"]
@@ -20,6 +20,9 @@ class PolarsFrames(Contender):
         _first_arrivals(self.task.sources).sink_parquet(events, compression="zstd", engine="streaming")
         _sessions(pl.scan_parquet(events)).sink_parquet(sessions, compression="zstd", engine="streaming")
         return {name: _count(path) for name, path in (("events", events), ("sessions", sessions))}
+
+    def bytes_read(self) -> int | None:
+        return read_by_this_process()
 
     def output(self) -> Output:
         return Output([str(self.out / "events.parquet")], [str(self.out / "sessions.parquet")])

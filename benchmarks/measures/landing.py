@@ -4,7 +4,6 @@ Warm is a Spark Connect server that runs are sent to; cold is a Spark of each ru
 """
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,12 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import dagster as dg
 
-from benchmarks.bench import Bench, linked_copy
+from benchmarks.bench import Bench, land
 from benchmarks.contender import Task
 from benchmarks.contenders import OURS
 from benchmarks.contenders.ours import STREAM, deployment
@@ -41,10 +42,7 @@ def measure(bench: Bench) -> None:
     """Late files one after another, each when the run of the one before has ended."""
     for kind in ("warm", "cold"):
         events = Events(EVENTS, DAYS, bench.options.copies)
-        task = bench.task(OURS, bench.data, f"work/{NAME}")
-        bench.forget(task)
-        sources = linked_copy(events.write(bench.data), Path(task.home) / "sources")
-        task = Task(**{**task.to_json(), "sources": str(sources), "buckets": 1})
+        task = replace(bench.fresh_task(OURS, events, f"work/{NAME}"), buckets=1)
         bench.say(f"{NAME}: {kind}")
         with Contestant(OURS, task) as ours:
             ours.call("prepare")
@@ -58,8 +56,8 @@ def measure(bench: Bench) -> None:
             landings = []
             # The first one waits for Dagster's own start, and on a warm Spark for its warming up.
             for number in range(bench.options.runs + 1):
-                [late] = events.write_late(bench.data, 10, 1, number).iterdir()
-                landings.append(_land(instance, settings, late, sources / f"late-{number}.parquet"))
+                late = events.write_late(bench.data, 10, 1, number)
+                landings.append(_land(instance, settings, partial(land, late, task, f"late-{number}.parquet")))
                 bench.say("  " + ", ".join(f"{step} {seconds:.1f} s" for step, seconds in landings[-1].items()))
         kept = landings[1:]
         total = [sum(landing.values()) for landing in kept]
@@ -68,11 +66,11 @@ def measure(bench: Bench) -> None:
         bench.forget(task)
 
 
-def _land(instance: dg.DagsterInstance, settings: Settings, late: Path, target: Path) -> dict[str, float]:
+def _land(instance: dg.DagsterInstance, settings: Settings, land_file: Callable[[], object]) -> dict[str, float]:
     """Let a file land and wait for the end of the run that it starts; seconds of each step of its way."""
     known = {run.run_id for run in instance.get_runs()}
     landed = time.time()
-    shutil.copyfile(late, target)
+    land_file()
     job = f"{STREAM}_ingest"
     ended = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 

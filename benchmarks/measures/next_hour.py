@@ -1,8 +1,6 @@
 """One more hour of events after everything is built: who can, takes in that hour; the others do everything again."""
 
-from pathlib import Path
-
-from benchmarks.bench import Bench, linked_copy
+from benchmarks.bench import Bench, land
 from benchmarks.contenders import DELTA, DUCKDB, ICEBERG, NAIVE, OURS
 from benchmarks.data import Events
 from benchmarks.judge import Judge
@@ -19,23 +17,13 @@ def measure(bench: Bench) -> None:
     events = Events(max(bench.options.events // SHARE, 1000), bench.options.days, bench.options.copies)
     judge = Judge()
     for name in (name for name in CONTENDERS if name in bench.options.contenders):
-        task = bench.task(name, bench.data / "..", f"work/{NAME}")
-        bench.forget(task)
-        sources = linked_copy(events.write(bench.data), Path(task.home) / "sources")
-        task = bench.task(name, sources, f"work/{NAME}")
+        task = bench.fresh_task(name, events, f"work/{NAME}")
         bench.say(f"{NAME}: {name} builds {events.events:,} events")
         with Contestant(name, task) as contestant:
             contestant.call("prepare")
             contestant.call("update" if name == OURS else "rebuild")
-            [hour] = events.write_next_hour(bench.data).iterdir()
-            (sources / "next-hour.parquet").hardlink_to(hour)
+            records = land(events.write_next_hour(bench.data), task, "next-hour.parquet")
             run = bench.told(name, contestant.run("update"))
             judge.judge(name, contestant.output())
-        bench.figures.add(NAME, name, [run], history_events=events.events, rows=_rows(hour))
+        bench.figures.add(NAME, name, [run], history_events=events.events, records=records)
         bench.forget(task)
-
-
-def _rows(file: Path) -> int:
-    import pyarrow.parquet as pq
-
-    return int(pq.read_metadata(file).num_rows)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.bench import Bench, linked_copy
+from benchmarks.bench import Bench, land
 from benchmarks.contenders import DUCKDB, NAIVE, OURS
 from benchmarks.data import Events
 from benchmarks.judge import Judge
@@ -22,10 +22,7 @@ def measure(bench: Bench) -> None:
     """Repairs in a row on one warm process, each after a file of late events of its own."""
     events = Events(max(bench.options.events // SHARE, 10_000), DAYS, bench.options.copies)
     place = f"work/{NAME}"
-    task = bench.task(OURS, bench.data, place)
-    bench.forget(task)
-    sources = linked_copy(events.write(bench.data), Path(task.home) / "sources")
-    task = bench.task(OURS, sources, place)
+    task = bench.fresh_task(OURS, events, place)
     judge = Judge()
     with Contestant(OURS, task) as ours:
         bench.say(f"{NAME}: {OURS} builds {events.events:,} events of {DAYS} days")
@@ -35,8 +32,7 @@ def measure(bench: Bench) -> None:
         for count, partitions, times in _cases(events, bench.options.runs):
             runs: list[Run] = []
             for _ in range(times):
-                [late] = events.write_late(bench.data, count, partitions, number).iterdir()
-                (sources / f"late-{number}.parquet").hardlink_to(late)
+                land(events.write_late(bench.data, count, partitions, number), task, f"late-{number}.parquet")
                 number += 1
                 runs.append(bench.told(f"{count:,} over {partitions}", ours.run("update")))
             cells = max(run.value["cells_rewritten"] for run in runs)
@@ -44,7 +40,7 @@ def measure(bench: Bench) -> None:
             bench.figures.add(measure_name, OURS, runs, cells_rewritten=cells)
         judge.judge(OURS, ours.output())
     for name in (name for name in BATCH if name in bench.options.contenders):
-        other = bench.task(name, sources, place)
+        other = bench.task(name, Path(task.sources), place)
         with Contestant(name, other) as contestant:
             contestant.call("prepare")
             contestant.call("rebuild")

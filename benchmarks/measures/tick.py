@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from pyiceberg.types import TimestamptzType
 from pyspark.sql import SparkSession
 
 from benchmarks.bench import Bench
-from benchmarks.contender import Task
 from benchmarks.contenders import OURS
 from benchmarks.contenders.ours import STREAM, deployment, stream_file
 from benchmarks.data import START
@@ -38,10 +38,9 @@ _DAY = 86_400_000_000
 def measure(bench: Bench) -> None:
     """Folds the tables into a new ledger, then plans again and again: with nothing stale, and with one stale cell."""
     for cells in CELLS:
-        task = bench.task(OURS, bench.data, f"work/{NAME}")
+        task = replace(bench.task(OURS, bench.data, f"work/{NAME}"), buckets=BUCKETS[cells])
         bench.forget(task)
         Path(task.home).mkdir(parents=True)
-        task = Task(**{**task.to_json(), "buckets": BUCKETS[cells], "sources": str(Path(task.home) / "sources")})
         file = Path(task.home) / f"{STREAM}.yaml"
         file.write_text(stream_file(task), encoding="utf-8")
         settings, stream = deployment(task), load_stream(file)
