@@ -19,7 +19,7 @@ from benchmarks.process import ContenderError
 def main() -> int:
     """Returns 1 if a contender failed or gave another result than the others."""
     options = parse()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 150)
     figures = Figures(options.folder / "bench.json", options.described(), about())
     bench = Bench(options, figures, console)
     started = time.monotonic()

@@ -50,9 +50,13 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         "--measures", type=_names(MEASURES), default=DEFAULT_MEASURES, help=f"comma-separated: {', '.join(MEASURES)}"
     )
     parser.add_argument("--contenders", type=_names(NAMES), default=NAMES, help=f"comma-separated: {', '.join(NAMES)}")
-    parser.add_argument("--folder", type=Path, default=PROJECT / "build", help="where data and figures go")
+    parser.add_argument("--folder", type=_absolute, default=PROJECT / "build", help="where data and figures go")
     parser.add_argument("--docs", type=Path, default=None, help="also write the page of figures to this file")
     return Options(**vars(parser.parse_args(arguments)))
+
+
+def _absolute(text: str) -> Path:
+    return Path(text).absolute()
 
 
 def _names(allowed: Sequence[str]) -> "type[tuple[str, ...]]":

@@ -138,7 +138,7 @@ def _section(section: str, measures: dict[str, dict[str, Figure]]) -> Iterator[s
         "metadata",
     )
     yield from _table((*(["case"] if len(measures) > 1 else []), *columns), shown)
-    yield from _details(measures)
+    yield from _details(section, measures)
 
 
 def _row(contenders: dict[str, Figure], name: str) -> tuple[str, ...]:
@@ -148,10 +148,11 @@ def _row(contenders: dict[str, Figure], name: str) -> tuple[str, ...]:
     return seconds(figure["median_s"]), ratio(contenders, name), runs, *costs(figure), metadata
 
 
-def _details(measures: dict[str, dict[str, Figure]]) -> Iterator[str]:
+def _details(section: str, measures: dict[str, dict[str, Figure]]) -> Iterator[str]:
     for name, contenders in measures.items():
         figure = contenders.get(OURS, {})
-        if "steps" in figure:
+        # Of many repairs, the steps would be a page of their own.
+        if "steps" in figure and section != "repair":
             case = f" ({name.partition(': ')[2]})" if len(measures) > 1 else ""
             steps = ", ".join(f"{step} {seconds(took)}" for step, took in figure["steps"].items() if took)
             yield ""

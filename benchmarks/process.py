@@ -17,7 +17,7 @@ import psutil  # type: ignore[import-untyped]
 from benchmarks.contender import Output, Task
 
 PROJECT = Path(__file__).parent.parent
-_SECONDS_BETWEEN_LOOKS = 0.1
+_SECONDS_BETWEEN_LOOKS = 0.25
 _MEGABYTE = 1024 * 1024
 
 

@@ -11,8 +11,8 @@ from rich.table import Table
 from benchmarks.contenders import OURS
 from benchmarks.figures import Figure, Figures
 
-_COLORS = {OURS: "#1b6ca8"}
-_OTHERS = "#b8c4cc"
+REPAIRS = "Repair by this platform"
+_OURS, _OTHERS = "#1b6ca8", "#b8c4cc"
 
 
 def show(figures: Figures, console: Console) -> None:
@@ -30,7 +30,7 @@ def plot(figures: Figures, path: Path) -> None:
     drawn = {
         "Everything from nothing, warm": figures.measures.get("rebuild", {}),
         "Everything from nothing, cold": figures.measures.get("rebuild_cold", {}),
-        "Repair by this platform": _repairs(figures),
+        REPAIRS: _repairs(figures),
     }
     drawn = {title: bars for title, bars in drawn.items() if bars}
     if not drawn:
@@ -49,7 +49,7 @@ def plot(figures: Figures, path: Path) -> None:
 def _draw(axes: Axes, title: str, bars: dict[str, Figure]) -> None:
     names = list(bars)[::-1]
     medians = [bars[name]["median_s"] for name in names]
-    drawn = axes.barh(names, medians, color=[_COLORS.get(name, _OTHERS) for name in names])
+    drawn = axes.barh(names, medians, color=[_OURS if name == OURS or title == REPAIRS else _OTHERS for name in names])
     axes.bar_label(drawn, labels=[seconds(median) for median in medians], padding=3)
     axes.set_title(title, loc="left", fontsize=11)
     axes.set_xlabel("seconds")

@@ -8,7 +8,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyspark.sql import SparkSession
 
 from benchmarks.contender import TIMEOUT_MINUTES, Contender, Output, Task
-from benchmarks.contenders.spark import EventLog, recording
+from benchmarks.contenders.event_log import EventLog, recording
 from benchmarks.data import START
 from dedup_platform import tables
 from dedup_platform.catalog import Catalog

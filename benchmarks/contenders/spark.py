@@ -1,6 +1,8 @@
-"""What the contenders on Spark share: a plain session, its count of bytes read, and the tutorial's windows."""
+"""What the contenders on plain Spark share: a session, and the tutorial's windows.
 
-import json
+Nobody counts what they read: Spark's own count leaves out what its Parquet reader reads ahead in other threads.
+"""
+
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,46 +17,6 @@ from dedup_platform.spark import use_this_python
 KEY = ["entity_id", "event_id"]
 
 
-def recording(logs: Path) -> dict[str, str]:
-    """Spark properties that make the session tell what it reads, and spill beside its log."""
-    events, spill = logs / "spark-events", logs / "spill"
-    for folder in (events, spill):
-        folder.mkdir(parents=True, exist_ok=True)
-    return {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": events.as_uri(),
-        "spark.eventLog.rolling.enabled": "false",
-        "spark.eventLog.compress": "false",
-        "spark.local.dir": str(spill),
-    }
-
-
-class EventLog:
-    """Sums what the tasks of an application say they read, from the log that Spark keeps while it runs."""
-
-    def __init__(self, logs: Path, application: str) -> None:
-        self._file = logs / "spark-events" / f"{application}.inprogress"
-        self._place = 0
-        self._sum = 0
-
-    def bytes_read(self) -> int:
-        """Bytes that tasks read from files so far; shuffled data is not in it."""
-        with self._file.open("rb") as log:
-            log.seek(self._place)
-            for line in log:
-                if line.endswith(b"\n"):
-                    self._place += len(line)
-                    self._sum += _input_bytes(line)
-        return self._sum
-
-
-def _input_bytes(line: bytes) -> int:
-    if b'"Event":"SparkListenerTaskEnd"' not in line[:60]:
-        return 0
-    metrics = json.loads(line).get("Task Metrics") or {}
-    return int(metrics.get("Input Metrics", {}).get("Bytes Read", 0))
-
-
 class SparkContender(Contender):
     """A contender with a Spark session of its own, as its users would set it up: local, with adaptive execution."""
 
@@ -64,7 +26,6 @@ class SparkContender(Contender):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self._spark: SparkSession | None = None
-        self._log: EventLog | None = None
 
     @property
     def spark(self) -> SparkSession:
@@ -76,14 +37,10 @@ class SparkContender(Contender):
                 builder = builder.config(key, value)
             self._spark = builder.getOrCreate()
             self._spark.sparkContext.setLogLevel("ERROR")
-            self._log = EventLog(Path(self.task.logs), self._spark.sparkContext.applicationId)
         return self._spark
 
     def prepare(self) -> None:
         self.spark.range(1).count()
-
-    def bytes_read(self) -> int | None:
-        return self._log.bytes_read() if self._log else 0
 
     def sources(self) -> DataFrame:
         """All records."""
@@ -99,7 +56,7 @@ class SparkContender(Contender):
             "spark.sql.warehouse.dir": str(Path(self.task.logs) / "spark-warehouse"),
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
-            **recording(Path(self.task.logs)),
+            "spark.local.dir": str(Path(self.task.logs) / "spill"),
         }
 
 

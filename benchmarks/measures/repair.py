@@ -36,8 +36,9 @@ def measure(bench: Bench) -> None:
                 number += 1
                 runs.append(bench.told(f"{count:,} over {partitions}", ours.run("update")))
             cells = max(run.value["cells_rewritten"] for run in runs)
-            measure_name = f"{NAME}: {count:,} late events over {partitions} partitions"
-            bench.figures.add(measure_name, OURS, runs, cells_rewritten=cells)
+            late = "1 late event" if count == 1 else f"{count:,} late events"
+            where = "1 partition" if partitions == 1 else f"{partitions} partitions"
+            bench.figures.add(f"{NAME}: {late} over {where}", OURS, runs, cells_rewritten=cells)
         judge.judge(OURS, ours.output())
     for name in (name for name in BATCH if name in bench.options.contenders):
         other = bench.task(name, Path(task.sources), place)
