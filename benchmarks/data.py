@@ -49,11 +49,12 @@ class Events:
         """The folder of the events' files inside `cache`, made unless it is there."""
         return _made(cache / self.name, lambda folder: _write(folder, self._stream(), self, _FILES))
 
-    def write_next_hour(self, cache: Path) -> Path:
-        """The folder with the file of the hour after the last: as many events as an average hour, same entities."""
+    def write_hour(self, cache: Path, number: int) -> Path:
+        """The folder with the file of an hour after the last: as many events as in an average hour, same entities."""
         count = max(self.events // (self.days * 24), 1)
-        sql = self._sessions(self.events, count, self.days * _DAY - _LONGEST_SESSION, _HOUR)
-        return _made(cache / f"{self.name}-next-hour", lambda folder: _write(folder, sql, self, 1))
+        begin = self.days * _DAY - _LONGEST_SESSION + number * _HOUR
+        sql = self._sessions(self.events + number * count, count, begin, _HOUR)
+        return _made(cache / f"{self.name}-hour{number}", lambda folder: _write(folder, sql, self, 1))
 
     def write_late(self, cache: Path, count: int, partitions: int, number: int) -> Path:
         """The folder with a file of `count` new events that arrive after all others, spread over `partitions` days.

@@ -6,7 +6,7 @@ from benchmarks.contender import Output
 from benchmarks.contenders.merging import Merging
 from benchmarks.contenders.spark import local_paths
 
-PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.1"
+PACKAGE = "io.delta:delta-spark_4.1_2.13:4.3.1"
 
 
 class DeltaMerge(Merging):
