@@ -2,6 +2,7 @@
 
 import json
 from abc import abstractmethod
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ class Merging(SparkContender):
 
     events: str
     """How SQL names the table of events."""
+    values: Mapping[str, str] = {name: f"arrived.{name}" for name in EVENT_COLUMNS}
+    """Column of that table -> what is inserted into it, in SQL over `arrived`."""
 
     def rebuild(self) -> dict[str, Any]:
         self.create_events()
@@ -54,8 +57,7 @@ class Merging(SparkContender):
             ON known.entity_id = arrived.entity_id AND known.event_id = arrived.event_id
                 AND known.event_time >= TIMESTAMP '{first - day:%Y-%m-%d %H:%M:%S}'
                 AND known.event_time <= TIMESTAMP '{last + day:%Y-%m-%d %H:%M:%S}'
-            WHEN NOT MATCHED THEN INSERT ({", ".join(EVENT_COLUMNS)})
-                VALUES ({", ".join(f"arrived.{name}" for name in EVENT_COLUMNS)})""")
+            WHEN NOT MATCHED THEN INSERT ({", ".join(self.values)}) VALUES ({", ".join(self.values.values())})""")
 
     @property
     def _memory(self) -> Path:
