@@ -98,12 +98,16 @@ def _page(figures: Figures, picture: str) -> Iterator[str]:
     yield ""
     yield f"![Medians]({picture})"
     yield ""
+    yield from _prose(
+        "Peak memory is the most that a contender's process and all its children had resident together. Data read is "
+        "what the processes of DuckDB and Polars read from files, and what Spark's tasks say for ours and the copy; of "
+        "plain Spark nobody counts it. Data written counts Parquet files, metadata the other files of tables."
+    )
+    yield ""
     yield "| contender | what it is |"
     yield "|---|---|"
     for name, what in DESCRIPTIONS.items():
         yield f"| {name} | {what} |"
-    for reason in about.get("left_out", ()):
-        yield f"\n{reason}"
     for section in _SECTIONS:
         measures = {name: each for name, each in figures.measures.items() if name.split(":")[0] == section}
         if measures:

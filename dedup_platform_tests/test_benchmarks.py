@@ -8,12 +8,16 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from rich.console import Console
 
+from benchmarks.bench import Bench
 from benchmarks.contender import Output, Task
 from benchmarks.contenders import DUCKDB, NAIVE, OURS, POLARS
 from benchmarks.data import EVENT_COLUMNS, START, Events
 from benchmarks.figures import Figures
 from benchmarks.judge import DisagreementError, Judge
+from benchmarks.measures import tick
+from benchmarks.options import parse
 from benchmarks.process import ContenderError, Contestant, Run
 from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
 
@@ -183,6 +187,16 @@ def test_figures_of_other_measures_stay_while_the_options_are_the_same(tmp_path:
     second.begin("repair")
     assert list(second.measures) == ["skew"]
     assert Figures(file, {"events": 2}, {}).measures == {}
+
+
+def test_ticks_are_measured_on_ledgers_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setattr(tick, "CELLS", {3: 1, 50: 4})
+    options = parse(["--measures", "tick", "--folder", str(tmp_path), "--runs", "1"])
+    bench = Bench(options, Figures(tmp_path / "bench.json", {}, {}), Console(quiet=True))
+    tick.measure(bench)
+    assert {name.rpartition(", ")[2] for name in bench.figures.measures} == {"3 cells", "50 cells"}
+    assert len(bench.figures.measures) == 2 * 5
 
 
 def test_the_harness_writes_figures_a_plot_and_a_page(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 Nobody counts what they read: Spark's own count leaves out what its Parquet reader reads ahead in other threads.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession, Window, functions as F
 
 from benchmarks.contender import SESSION_COLUMNS, TIMEOUT_MINUTES, Contender, Task
 from benchmarks.data import EVENT_COLUMNS
-from dedup_platform.spark import use_this_python
 
 KEY = ["entity_id", "event_id"]
 
@@ -31,7 +31,7 @@ class SparkContender(Contender):
     def spark(self) -> SparkSession:
         """The session, started at first use."""
         if self._spark is None:
-            use_this_python()
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             builder = SparkSession.builder.master("local[*]").appName("benchmark")
             for key, value in {**self._usual(), **self.conf}.items():
                 builder = builder.config(key, value)

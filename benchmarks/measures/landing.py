@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 
 import dagster as dg
+import pyspark
 
 from benchmarks.bench import Bench, land
 from benchmarks.contender import Task
@@ -29,7 +30,7 @@ from dedup_platform.catalog import Catalog, committed_at, head
 from dedup_platform.orchestration import runs as dagster_runs
 from dedup_platform.orchestration.embedded import open_instance
 from dedup_platform.settings import ENV_PREFIX, Settings
-from dedup_platform.spark import spark_conf, use_this_python
+from dedup_platform.spark import spark_conf
 from dedup_platform.stream import load_stream
 
 NAME = "landing"
@@ -117,15 +118,21 @@ def _environment(task: Task, settings: Settings) -> dict[str, str]:
 def connect_server(settings: Settings, logs: str) -> Iterator[str]:
     """A Spark Connect server with the deployment's own properties while the block runs; its address."""
     port = _free_port()
-    use_this_python()
     conf = spark_conf(settings) | {"spark.connect.grpc.binding.port": str(port)}
     conf["spark.connect.grpc.binding.address"] = "127.0.0.1"
     master = conf.pop("spark.master")
-    submit = Path(sys.executable).with_name("spark-submit")
-    command = [str(submit), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", master]
+    home = Path(pyspark.__file__).parent
+    command = [
+        str(home / "bin" / "spark-submit"),
+        "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "--master",
+        master,
+    ]
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
-    with _process([*command, "spark-internal"], {}, Path(logs) / "connect.log"):
+    environment = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    with _process(command, environment, Path(logs) / "connect.log"):
         _wait_until(lambda: _answers(port), "the Spark Connect server answers")
         yield f"sc://127.0.0.1:{port}"
 

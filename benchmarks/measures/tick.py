@@ -28,17 +28,16 @@ from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, load_stream
 
 NAME = "tick"
-CELLS = (10, 1_000, 100_000)
-BUCKETS = {10: 1, 1_000: 1, 100_000: 32}
-"""A hundred thousand days would be three centuries."""
+CELLS = {10: 1, 1_000: 1, 100_000: 32}
+"""Cells in each table -> buckets: with one bucket, a hundred thousand cells would be three centuries of days."""
 ROWS, BYTES = 10_000, 1_000_000
 _DAY = 86_400_000_000
 
 
 def measure(bench: Bench) -> None:
     """Folds the tables into a new ledger, then plans again and again: with nothing, one cell, and every cell stale."""
-    for cells in CELLS:
-        task = replace(bench.task(OURS, bench.data, f"work/{NAME}"), buckets=BUCKETS[cells])
+    for cells, buckets in CELLS.items():
+        task = replace(bench.task(OURS, bench.data, f"work/{NAME}"), buckets=buckets)
         bench.forget(task)
         Path(task.home).mkdir(parents=True)
         file = Path(task.home) / f"{STREAM}.yaml"
