@@ -27,11 +27,10 @@ from benchmarks.data import Events
 from benchmarks.process import PROJECT, Contestant
 from dedup_platform import tables
 from dedup_platform.catalog import Catalog, committed_at, head
-from dedup_platform.orchestration import runs as dagster_runs
 from dedup_platform.orchestration.embedded import open_instance
+from dedup_platform.orchestration.runs import ENDED
 from dedup_platform.settings import ENV_PREFIX, Settings
 from dedup_platform.spark import spark_conf
-from dedup_platform.stream import load_stream
 
 NAME = "landing"
 EVENTS, DAYS = 100_000, 10
@@ -72,12 +71,10 @@ def _land(instance: dg.DagsterInstance, settings: Settings, land_file: Callable[
     known = {run.run_id for run in instance.get_runs()}
     landed = time.time()
     land_file()
-    job = f"{STREAM}_ingest"
-    ended = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 
     def finished() -> list[dg.RunRecord]:
-        found = instance.get_run_records(dg.RunsFilter(job_name=job, statuses=ended))
-        return [record for record in found if record.dagster_run.run_id not in known]
+        ended = dg.RunsFilter(job_name=f"{STREAM}_ingest", statuses=ENDED)
+        return [record for record in instance.get_run_records(ended) if record.dagster_run.run_id not in known]
 
     _wait_until(lambda: bool(finished()), "the late file's run ends")
     [record] = finished()
@@ -145,8 +142,6 @@ def _dagster(environment: Mapping[str, str], settings: Settings, log: Path) -> I
         dagster = Path(sys.executable).with_name("dagster")
         command = [str(dagster), "dev", "--host", "127.0.0.1", "--port", str(_free_port())]
         with _process(command, environment, log):
-            stream = load_stream(Path(environment[f"{ENV_PREFIX}STREAMS"]))
-            assert dagster_runs.ingest_job_name(stream) == f"{STREAM}_ingest"
             _wait_until(lambda: bool(instance.all_instigator_state()), "Dagster's daemon runs the sensors")
             yield instance
 
