@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -80,26 +81,28 @@ def _land(instance: dg.DagsterInstance, settings: Settings, land_file: Callable[
     [record] = finished()
     assert record.dagster_run.is_success, f"the run {record.dagster_run.run_id} failed"
     at = _times(instance, record.dagster_run.run_id)
-    readable = committed_at(head(Catalog(settings).load_table(STREAM, tables.SESSIONS))).timestamp()
-    created = record.create_timestamp.timestamp()
-    assert readable > at["ingested"], "the run changed no session"
-    ends = [created, at["dequeued"], at["started"], at["ingested"], readable]
+    newest = head(Catalog(settings).load_table(STREAM, tables.SESSIONS))
+    assert committed_at(newest).timestamp() > landed, "the run did not get to the sessions"
+    ends = [
+        record.create_timestamp.timestamp(),
+        *(at[name] for name in ("dequeued", "started", "ingested", "repaired")),
+    ]
     return dict(zip(STEPS, (end - begin for begin, end in zip([landed, *ends], ends, strict=False)), strict=True))
 
 
 def _times(instance: dg.DagsterInstance, run_id: str) -> dict[str, float]:
-    """When the run left the queue, when its first step started, and when that step, the ingest, was done."""
-    kinds = {
-        dg.DagsterEventType.PIPELINE_DEQUEUED: "dequeued",
-        dg.DagsterEventType.STEP_START: "started",
-        dg.DagsterEventType.STEP_SUCCESS: "ingested",
-    }
-    found: dict[str, float] = {}
+    """When the run left the queue, when its first step started, and when that, the ingest, and the last were done."""
+    at: dict[dg.DagsterEventType, list[float]] = defaultdict(list)
     for entry in instance.all_logs(run_id):
-        name = kinds.get(entry.dagster_event.event_type) if entry.dagster_event else None
-        if name:
-            found.setdefault(name, entry.timestamp)
-    return found
+        if entry.dagster_event:
+            at[entry.dagster_event.event_type].append(entry.timestamp)
+    done = at[dg.DagsterEventType.STEP_SUCCESS]
+    return {
+        "dequeued": at[dg.DagsterEventType.PIPELINE_DEQUEUED][0],
+        "started": at[dg.DagsterEventType.STEP_START][0],
+        "ingested": done[0],
+        "repaired": done[-1],
+    }
 
 
 def _environment(task: Task, settings: Settings) -> dict[str, str]:
