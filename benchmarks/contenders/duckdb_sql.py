@@ -20,11 +20,11 @@ _EVENTS = """
 _SESSIONS = """
     COPY (
         WITH split AS (
-            SELECT *, coalesce(event_time - lag(event_time) OVER in_order > INTERVAL {timeout} MINUTE, false) AS splits
+            SELECT *, epoch_us(event_time) - lag(epoch_us(event_time)) OVER in_order > {timeout} * 60_000_000 AS splits
             FROM (SELECT entity_id, event_time, page, amount FROM read_parquet('{events}/*.parquet'))
             WINDOW in_order AS (PARTITION BY entity_id ORDER BY event_time)
         ), numbered AS (
-            SELECT *, sum(splits::INTEGER) OVER (PARTITION BY entity_id ORDER BY event_time) AS number FROM split
+            SELECT *, count(*) FILTER (splits) OVER (PARTITION BY entity_id ORDER BY event_time) AS number FROM split
         )
         SELECT entity_id, min(event_time) AS started_at, max(event_time) AS ended_at, count(*) AS event_count,
             sum(amount) AS revenue, count(page) AS pages
