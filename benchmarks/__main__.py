@@ -1,5 +1,6 @@
 """`python -m benchmarks`: run the measures, print a table, write `bench.json`, a plot and, if asked, a page."""
 
+import signal
 import sys
 import time
 from importlib import import_module
@@ -18,6 +19,8 @@ from benchmarks.process import ContenderError
 
 def main() -> int:
     """Returns 1 if a contender failed or gave another result than the others."""
+    # As if interrupted by hand: the contenders end, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options = parse()
     console = Console(width=None if sys.stdout.isatty() else 150)
     figures = Figures(options.folder / "bench.json", options.described(), about())

@@ -18,6 +18,7 @@ from benchmarks.contender import Output, Task
 
 PROJECT = Path(__file__).parent.parent
 _SECONDS_BETWEEN_LOOKS = 0.25
+_PATIENCE_SECONDS = 60
 _MEGABYTE = 1024 * 1024
 
 
@@ -65,7 +66,8 @@ class Contestant:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        # After a failure, whatever it is doing is for nothing.
+        self.close(patience_seconds=0 if error else _PATIENCE_SECONDS)
 
     def call(self, method: str, **arguments: Any) -> Any:
         """What a method returns; raises ContenderError if it fails."""
@@ -93,20 +95,16 @@ class Contestant:
             metadata_bytes_written=sum(size for path, (size, _) in written.items() if not path.endswith(".parquet")),
         )
 
-    def close(self) -> None:
-        """End the process and wait until it is gone."""
+    def close(self, patience_seconds: float = _PATIENCE_SECONDS) -> None:
+        """End the process and its children, and wait until they are gone."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         children = _tree(self._process.pid)
-        try:
-            self._process.wait(60)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for child in psutil.wait_procs(children, timeout=30)[1]:
+        for process in psutil.wait_procs(children, timeout=patience_seconds)[1]:
             with suppress(psutil.NoSuchProcess):
-                child.kill()
+                process.kill()
+        self._process.wait()
 
     def _ask(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
