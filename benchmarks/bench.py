@@ -3,7 +3,8 @@
 import hashlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from benchmarks.contenders import FLOOR, OURS
 from benchmarks.data import Events
 from benchmarks.figures import Figures
 from benchmarks.options import Options
-from benchmarks.process import PROJECT, Contestant, Run
+from benchmarks.process import PROJECT, ContenderError, Contestant, Run
 
 _DECIDE_RAW = ("sources", "stream", "lakehouse", "ingest.py", "tables.py", "catalog.py")
 """What in the package decides how `raw_events` looks: a home is kept for other runs as long as these are the same."""
@@ -84,6 +85,17 @@ class Bench:
     def forget(self, task: Task) -> None:
         """Remove a contender's folder."""
         shutil.rmtree(task.home, ignore_errors=True)
+
+    @contextmanager
+    def leaving_out(self, measure: str, name: str) -> Iterator[None]:
+        """Let a contender fail in the block, unless it is ours: that is told and noted, and the others go on."""
+        try:
+            yield
+        except ContenderError as error:
+            if name == OURS:
+                raise
+            self.console.print(f"{name} is left out: {error}", style="bold red", highlight=False, markup=False)
+            self.figures.tell(measure, name, failed=True)
 
     def say(self, what: str) -> None:
         """Tell what is going on."""

@@ -59,13 +59,13 @@ _SECTIONS = {
 
 
 def write_page(figures: Figures, path: Path) -> None:
-    """Write the page, and the plot beside it."""
+    """Write the page, and the plot beside it if there is anything to draw."""
     picture = path.with_suffix(".png")
-    plot(figures, picture)
-    path.write_text("\n".join(_page(figures, picture.name)).rstrip() + "\n", encoding="utf-8")
+    drawn = plot(figures, picture)
+    path.write_text("\n".join(_page(figures, picture.name if drawn else None)).rstrip() + "\n", encoding="utf-8")
 
 
-def _page(figures: Figures, picture: str) -> Iterator[str]:
+def _page(figures: Figures, picture: str | None) -> Iterator[str]:
     about: dict[str, Any] = figures.about
     machine, options = about["machine"], about["options"]
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items() if version)
@@ -96,8 +96,9 @@ def _page(figures: Figures, picture: str) -> Iterator[str]:
         "tables are kept in `build/bench` for the next call."
     )
     yield ""
-    yield f"![Medians]({picture})"
-    yield ""
+    if picture:
+        yield f"![Medians]({picture})"
+        yield ""
     yield from _prose(
         "Peak memory is the most that a contender's process and all its children had resident together. Data read is "
         "what the processes of DuckDB and Polars read from files, and what Spark's tasks say for ours and the copy; of "
@@ -108,6 +109,8 @@ def _page(figures: Figures, picture: str) -> Iterator[str]:
     yield "|---|---|"
     for name, what in DESCRIPTIONS.items():
         yield f"| {name} | {what} |"
+    if not figures.measures:
+        yield "\nNothing has been measured yet."
     for section in _SECTIONS:
         measures = {name: each for name, each in figures.measures.items() if name.split(":")[0] == section}
         if measures:
@@ -142,6 +145,9 @@ def _section(section: str, measures: dict[str, dict[str, Figure]]) -> Iterator[s
         "metadata",
     )
     yield from _table((*(["case"] if len(measures) > 1 else []), *columns), shown)
+    for contenders in measures.values():
+        if failed := [name for name, figure in contenders.items() if figure.get("failed")]:
+            yield f"\nFailed with these versions, and left out: {', '.join(failed)}."
     yield from _details(section, measures)
 
 

@@ -25,16 +25,17 @@ def show(figures: Figures, console: Console) -> None:
     console.print(table)
 
 
-def plot(figures: Figures, path: Path) -> None:
-    """Draw the rebuilds, warm and cold, and the repairs, as far as they were measured."""
+def plot(figures: Figures, path: Path) -> bool:
+    """Draw the rebuilds, warm and cold, and the repairs, as far as they were measured; whether any was."""
     drawn = {
         "Everything from nothing, warm": figures.measures.get("rebuild", {}),
         "Everything from nothing, cold": figures.measures.get("rebuild_cold", {}),
         REPAIRS: _repairs(figures),
     }
+    drawn = {title: {name: bar for name, bar in bars.items() if "median_s" in bar} for title, bars in drawn.items()}
     drawn = {title: bars for title, bars in drawn.items() if bars}
     if not drawn:
-        return
+        return False
     mpl.use("Agg")
     rows = [len(bars) for bars in drawn.values()]
     drawing = Drawing(figsize=(8, 0.4 * sum(rows) + 1.0 * len(drawn)), layout="constrained")
@@ -44,6 +45,7 @@ def plot(figures: Figures, path: Path) -> None:
         _draw(axes, title, bars)
     path.parent.mkdir(parents=True, exist_ok=True)
     drawing.savefig(path, dpi=110)
+    return True
 
 
 def _draw(axes: Axes, title: str, bars: dict[str, Figure]) -> None:

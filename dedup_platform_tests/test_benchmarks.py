@@ -16,8 +16,10 @@ from benchmarks.contenders import DUCKDB, NAIVE, OURS, POLARS
 from benchmarks.data import EVENT_COLUMNS, START, Events
 from benchmarks.figures import Figures
 from benchmarks.judge import DisagreementError, Judge
+from benchmarks.machine import about
 from benchmarks.measures import tick
 from benchmarks.options import parse
+from benchmarks.page import write_page
 from benchmarks.process import ContenderError, Contestant, Run
 from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
 
@@ -115,6 +117,23 @@ def test_a_failure_tells_who_and_why(cache: Path, tmp_path: Path) -> None:
         pytest.raises(ContenderError, match=r"(?s)duckdb, rebuild: .*No files found"),
     ):
         contestant.call("rebuild")
+
+
+def test_a_contender_that_fails_is_left_out_and_named(tmp_path: Path) -> None:
+    bench = Bench(parse([]), Figures(tmp_path / "bench.json", parse([]).described(), about()), Console(quiet=True))
+    bench.figures.add("rebuild_cold", DUCKDB, [Run({}, 2.0, 100, None, 10, 1, 5)])
+
+    def fail() -> None:
+        raise ContenderError
+
+    with bench.leaving_out("rebuild_cold", NAIVE):
+        fail()
+    with pytest.raises(ContenderError), bench.leaving_out("rebuild_cold", OURS):
+        fail()
+    write_page(bench.figures, tmp_path / "page.md")
+    cold = (tmp_path / "page.md").read_text("utf-8").split("## Everything from nothing, cold")[1]
+    assert "left out: naive." in cold
+    assert "| duckdb |" in cold
 
 
 def test_events_are_as_promised(cache: Path) -> None:

@@ -17,15 +17,20 @@ def measure(bench: Bench) -> None:
     events = Events(max(bench.options.events // SHARE, 1000), bench.options.days, bench.options.copies)
     judge = Judge()
     for name in (name for name in CONTENDERS if name in bench.options.contenders):
-        task = bench.fresh_task(name, events, f"work/{NAME}")
-        bench.say(f"{NAME}: {name} builds {events.events:,} events")
-        with Contestant(name, task) as contestant:
-            contestant.call("prepare")
-            contestant.call("update" if name == OURS else "rebuild")
-            runs = []
-            for number in range(bench.options.runs + 1):
-                records = land(events.write_hour(bench.data, number), task, f"hour-{number}.parquet")
-                runs.append(bench.told(name, contestant.run("update")))
-            judge.judge(name, contestant.output())
-        bench.figures.add(NAME, name, runs[1:], history_events=events.events, records=records)
-        bench.forget(task)
+        with bench.leaving_out(NAME, name):
+            _measure_contender(bench, events, judge, name)
+
+
+def _measure_contender(bench: Bench, events: Events, judge: Judge, name: str) -> None:
+    task = bench.fresh_task(name, events, f"work/{NAME}")
+    bench.say(f"{NAME}: {name} builds {events.events:,} events")
+    with Contestant(name, task) as contestant:
+        contestant.call("prepare")
+        contestant.call("update" if name == OURS else "rebuild")
+        runs = []
+        for number in range(bench.options.runs + 1):
+            records = land(events.write_hour(bench.data, number), task, f"hour-{number}.parquet")
+            runs.append(bench.told(name, contestant.run("update")))
+        judge.judge(name, contestant.output())
+    bench.figures.add(NAME, name, runs[1:], history_events=events.events, records=records)
+    bench.forget(task)
