@@ -85,7 +85,7 @@ def _page(figures: Figures, picture: str | None) -> Iterator[str]:
     )
     yield ""
     yield "```text"
-    yield "make bench                                                   # the default measures, within the hour"
+    yield "make bench                                                   # the default measures"
     yield 'make bench BENCH="--events 1000000 --contenders ours,duckdb"   # smaller, and some contenders only'
     yield 'make bench BENCH="--measures history,landing,tick"            # what takes longer'
     yield 'make bench BENCH="--docs docs/benchmarks.md"                  # write this page, too'
