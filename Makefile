@@ -62,12 +62,12 @@ dev: setup java ## open Dagster's UI (port 3000) for DEDUP_PLATFORM_STREAMS
 	@test -e "$$DAGSTER_HOME/dagster.yaml" || cp dedup_platform/orchestration/dagster.yaml "$$DAGSTER_HOME/"
 	exec $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
 
-bench: setup java ## measure speed and memory beside a naive script
-	$(BIN)/python -m benchmarks
+bench: setup java ## measure speed and memory beside other engines (BENCH="..." are its options, see docs/benchmarks.md)
+	$(BIN)/python -m benchmarks $(BENCH)
 
 lock: setup ## renew requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
+	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --extra dev --extra bench --generate-hashes \
 		--no-emit-index-url --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 	@for pin in $(PINS_WITH_EXTRAS); do sed -n "/^$${pin%%[*}==/,/^    # via/p" requirements.lock | \
 		sed -e '/^    # via/d' -e "s/^$${pin%%[*}==/$${pin%%]*}]==/"; done >> requirements.lock

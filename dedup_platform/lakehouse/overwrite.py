@@ -5,7 +5,8 @@ from itertools import islice
 
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Transaction
-from pyiceberg.table.update.snapshot import Operation, _ManifestMergeManager, _OverwriteFiles
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles
 
 MOST_ENTRIES = 256
 """Entries of a manifest of new files. A later commit reads and rewrites whole manifests of the cells it replaces."""

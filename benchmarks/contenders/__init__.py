@@ -1,0 +1,45 @@
+"""The contenders by name. Each is imported only in its own process, so that none carries another's libraries."""
+
+from importlib import import_module
+
+from benchmarks.contender import Contender, Task
+
+OURS = "ours"
+NAIVE = "naive"
+DUCKDB = "duckdb"
+POLARS = "polars"
+STREAMING = "structured streaming"
+DELTA = "delta merge"
+ICEBERG = "iceberg merge"
+FLOOR = "copy"
+
+_CLASSES = {
+    OURS: "ours.Ours",
+    NAIVE: "naive.Naive",
+    DUCKDB: "duckdb_sql.DuckDbSql",
+    POLARS: "polars_frames.PolarsFrames",
+    STREAMING: "streaming.Streaming",
+    DELTA: "delta_merge.DeltaMerge",
+    ICEBERG: "iceberg_merge.IcebergMerge",
+    FLOOR: "floor.Floor",
+}
+NAMES = tuple(_CLASSES)
+
+DESCRIPTIONS = {
+    OURS: "this platform: from `raw_events` to all derived tables, with duplicates, fragments, stable ids and checks",
+    NAIVE: "a tutorial's PySpark: `dropDuplicates`, window functions, Parquet",
+    DUCKDB: "DuckDB, SQL in one process, Parquet",
+    POLARS: "Polars, streaming engine, Parquet",
+    STREAMING: "Structured Streaming: `dropDuplicatesWithinWatermark`, `session_window`, RocksDB state, Parquet",
+    DELTA: "Delta Lake: `MERGE INTO` for events, window functions for sessions",
+    ICEBERG: "Iceberg without this platform: `MERGE INTO` for events, window functions for sessions",
+    FLOOR: "no work at all: the columns of `deduplicated_events` copied from `raw_events` through Iceberg's writer",
+}
+
+
+def contender(name: str, task: Task) -> Contender:
+    """The contender of this name, in this process."""
+    module, _, kind = _CLASSES[name].partition(".")
+    made = getattr(import_module(f"{__name__}.{module}"), kind)(task)
+    assert isinstance(made, Contender)
+    return made

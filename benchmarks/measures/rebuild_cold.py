@@ -1,0 +1,30 @@
+"""Everything from nothing, cold: from the start of the process to its end."""
+
+from benchmarks.bench import Bench
+from benchmarks.contenders import DUCKDB, OURS
+from benchmarks.judge import Judge
+from benchmarks.measures.rebuild import check
+from benchmarks.process import Contestant, Run, run_cold
+
+NAME = "rebuild_cold"
+OFTEN = (OURS, DUCKDB)
+"""Run as often as warm ones; the others once."""
+
+
+def measure(bench: Bench) -> None:
+    """Rounds of whole processes."""
+    names = bench.options.contenders
+    judge = Judge(bench.events.events)
+    tasks = bench.tasks(names, bench.events)
+    runs: dict[str, list[Run]] = {name: [] for name in names}
+    for number in range(bench.options.runs):
+        bench.say(f"{NAME}: run {number + 1} of {bench.options.runs}")
+        for name in names if number == 0 else [name for name in OFTEN if name in names]:
+            with bench.leaving_out(NAME, name):
+                with Contestant(name, tasks[name]) as helper:
+                    helper.call("clear")
+                run = bench.told(name, run_cold(name, tasks[name], "rebuild"))
+                with Contestant(name, tasks[name]) as helper:
+                    check(judge, name, helper.output())
+                runs[name].append(run)
+                bench.figures.add(NAME, name, runs[name])

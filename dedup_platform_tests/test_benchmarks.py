@@ -1,0 +1,236 @@
+"""The harness of the benchmarks on a few thousand events: contenders agree, and the judge would see if they did not."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+from rich.console import Console
+
+from benchmarks.bench import Bench
+from benchmarks.contender import Output, Task
+from benchmarks.contenders import DUCKDB, NAIVE, OURS, POLARS
+from benchmarks.data import EVENT_COLUMNS, START, Events
+from benchmarks.figures import Figures
+from benchmarks.judge import DisagreementError, Judge
+from benchmarks.machine import about
+from benchmarks.measures import tick
+from benchmarks.options import parse
+from benchmarks.page import write_page
+from benchmarks.process import ContenderError, Contestant, Run
+from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
+
+EVENTS = Events(4_000, days=3, copies=0.05)
+NAMES = (OURS, NAIVE, DUCKDB, POLARS)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="module")
+def results(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Run, Output]]:
+    """What each contender did and wrote, each in a process of its own."""
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in BRIEF_JAVA.items():
+            patch.setenv(name, value)
+        for name in NAMES:
+            folder = tmp_path_factory.mktemp(name)
+            with Contestant(name, task(EVENTS.write(cache), folder)) as contestant:
+                if name == OURS:
+                    contestant.call("ingest")
+                contestant.call("clear")
+                found[name] = (contestant.run("rebuild"), contestant.output())
+    return found
+
+
+def task(sources: Path, folder: Path) -> Task:
+    return Task(str(sources), str(folder / "home"), "1g", buckets=1, logs=str(folder / "logs"))
+
+
+def query(sql: str, *values: object) -> list[tuple[object, ...]]:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection.execute(sql, values).fetchall()
+
+
+def test_contenders_agree(results: dict[str, tuple[Run, Output]]) -> None:
+    judge = Judge(EVENTS.events)
+    for name, (run, output) in results.items():
+        verdict = judge.judge(name, output)
+        assert (run.value["events"], run.value["sessions"]) == (verdict.events[0], verdict.sessions[0])
+        assert EVENTS.events / 20 < verdict.sessions[0] < EVENTS.events / 5
+
+
+def test_runs_are_measured(results: dict[str, tuple[Run, Output]]) -> None:
+    for name, (run, output) in results.items():
+        assert 0 < run.seconds < 60
+        assert 30 < run.peak_mb < 10_000
+        # The details alone are 100 bytes of each event, of which no more than a quarter can be squeezed out.
+        assert run.data_bytes_written > EVENTS.events * 75
+        assert run.data_files_written >= len(output.events) + len(output.sessions)
+        if name == NAIVE:
+            assert run.data_bytes_read is None
+        else:
+            assert run.data_bytes_read is not None
+            assert run.data_bytes_read > EVENTS.events * 75, name
+
+
+@pytest.mark.parametrize(
+    ("what", "wrong"),
+    [
+        ("events", "SELECT * FROM found LIMIT 3999"),
+        ("events", "SELECT * FROM found UNION ALL (SELECT * FROM found LIMIT 1)"),
+        ("events", "(SELECT * FROM found LIMIT 3999) UNION ALL (SELECT * FROM found LIMIT 1)"),
+        ("events", "SELECT * REPLACE (if(event_id = (SELECT min(event_id) FROM found), 'x', details) AS details)"
+         " FROM found"),
+        ("sessions", "SELECT * REPLACE (ended_at + INTERVAL 1 MICROSECOND AS ended_at) FROM found"),
+        ("sessions", "SELECT * REPLACE (pages + 1 AS pages) FROM found"),
+        ("sessions", "SELECT * REPLACE (revenue + 0.01 AS revenue) FROM found"),
+    ],
+)  # fmt: skip
+def test_the_judge_sees_a_wrong_result(
+    what: str, wrong: str, results: dict[str, tuple[Run, Output]], tmp_path: Path
+) -> None:
+    right = results[DUCKDB][1]
+    file = tmp_path / "wrong.parquet"
+    query(f"COPY (WITH found AS (FROM read_parquet({getattr(right, what)})) {wrong}) TO '{file}'")
+    judge = Judge()
+    judge.judge("right", right)
+    with pytest.raises(DisagreementError, match=what):
+        judge.judge("wrong", replace(right, **{what: [str(file)]}))
+
+
+def test_the_judge_knows_how_many_events_there_are(results: dict[str, tuple[Run, Output]]) -> None:
+    with pytest.raises(DisagreementError, match="4,000 events of 4,001"):
+        Judge(4_001).judge(DUCKDB, results[DUCKDB][1])
+
+
+def test_a_failure_tells_who_and_why(cache: Path, tmp_path: Path) -> None:
+    with (
+        Contestant(DUCKDB, task(cache / "nowhere", tmp_path)) as contestant,
+        pytest.raises(ContenderError, match=r"(?s)duckdb, rebuild: .*No files found"),
+    ):
+        contestant.call("rebuild")
+
+
+def test_a_contender_that_fails_is_left_out_and_named(tmp_path: Path) -> None:
+    bench = Bench(parse([]), Figures(tmp_path / "bench.json", parse([]).described(), about()), Console(quiet=True))
+    bench.figures.add("rebuild_cold", DUCKDB, [Run({}, 2.0, 100, None, 10, 1, 5)])
+
+    def fail() -> None:
+        raise ContenderError
+
+    with bench.leaving_out("rebuild_cold", NAIVE):
+        fail()
+    with pytest.raises(ContenderError), bench.leaving_out("rebuild_cold", OURS):
+        fail()
+    write_page(bench.figures, tmp_path / "page.md")
+    cold = (tmp_path / "page.md").read_text("utf-8").split("## Everything from nothing, cold")[1]
+    assert "left out: naive." in cold
+    assert "| duckdb |" in cold
+
+
+def test_events_are_as_promised(cache: Path) -> None:
+    files = f"{EVENTS.write(cache)}/*.parquet"
+    [(records, events, ids, entities, first, last)] = query(
+        f"""SELECT count(*), count(DISTINCT (entity_id, event_id)), count(DISTINCT event_id), count(DISTINCT entity_id),
+            epoch(min(event_time)), epoch(max(event_time)) FROM '{files}'"""
+    )
+    assert events == ids == EVENTS.events
+    assert isinstance(records, int)
+    assert 0.04 < records / EVENTS.events - 1 < 0.06
+    assert isinstance(entities, int)
+    assert EVENTS.entities * 0.9 < entities <= EVENTS.entities
+    assert isinstance(first, float)
+    assert isinstance(last, float)
+    assert START.timestamp() <= first
+    assert last < START.timestamp() + 3 * 86_400
+    [wrong] = query(
+        f"""SELECT count_if(arrival_time < event_time), count_if(length(details) != 100),
+            count_if(length(event_id) != 36) FROM '{files}'"""
+    )
+    assert wrong == (0, 0, 0)
+
+
+def test_copies_differ_in_their_arrival_only(cache: Path) -> None:
+    same = ", ".join(name for name in EVENT_COLUMNS if name != "arrival_time")
+    files = f"{EVENTS.write(cache)}/*.parquet"
+    [(groups,)] = query(f"SELECT count(*) FROM (SELECT DISTINCT {same} FROM '{files}')")
+    assert groups == EVENTS.events
+    [(repeated,)] = query(f"SELECT count(*) - count(DISTINCT (entity_id, event_id, arrival_time)) FROM '{files}'")
+    assert repeated == 0
+
+
+def test_the_same_parameters_give_the_same_events(cache: Path, tmp_path: Path) -> None:
+    def checksum(folder: Path) -> list[tuple[object, ...]]:
+        return query(f"SELECT sum(hash({', '.join(EVENT_COLUMNS)})) FROM '{folder}/*.parquet'")
+
+    assert checksum(EVENTS.write(cache)) == checksum(EVENTS.write(tmp_path))
+    assert checksum(EVENTS.write(cache)) != checksum(replace(EVENTS, seed=2).write(tmp_path))
+
+
+def test_one_entity_can_own_a_share(tmp_path: Path) -> None:
+    folder = replace(EVENTS, skew=0.2).write(tmp_path)
+    [(most,)] = query(f"SELECT max(n) FROM (SELECT count(*) AS n FROM '{folder}/*.parquet' GROUP BY entity_id)")
+    assert isinstance(most, int)
+    assert 0.15 < most / EVENTS.events < 0.25
+
+
+def test_late_events_are_new_and_spread(cache: Path) -> None:
+    known = EVENTS.write(cache)
+    late = EVENTS.write_late(cache, 100, 2, 0)
+    [(days, count, shared)] = query(
+        f"""SELECT count(DISTINCT event_time::DATE), count(*),
+            count_if(event_id IN (SELECT event_id FROM '{known}/*.parquet')) FROM '{late}/*.parquet'"""
+    )
+    assert (days, count, shared) == (2, 100, 0)
+    other = EVENTS.write_late(cache, 100, 2, 1)
+    [(both,)] = query(f"SELECT count(DISTINCT event_id) FROM read_parquet(['{late}/*.parquet', '{other}/*.parquet'])")
+    assert both == 200
+
+
+def test_figures_of_other_measures_stay_while_the_options_are_the_same(tmp_path: Path) -> None:
+    file, run = tmp_path / "bench.json", Run({"steps": {"a": 1.0}}, 2.0, 100, None, 10, 1, 5)
+    first = Figures(file, {"events": 1}, {})
+    first.add("repair: small", OURS, [run])
+    first.add("skew", OURS, [run, replace(run, seconds=4.0), replace(run, seconds=9.0)])
+    second = Figures(file, {"events": 1}, {})
+    assert second.measures["skew"][OURS]["median_s"] == 4.0
+    assert second.measures["skew"][OURS]["steps"] == {"a": 1.0}
+    second.begin("repair")
+    assert list(second.measures) == ["skew"]
+    assert Figures(file, {"events": 2}, {}).measures == {}
+
+
+def test_ticks_are_measured_on_ledgers_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setattr(tick, "CELLS", {3: 1, 50: 4})
+    options = parse(["--measures", "tick", "--folder", str(tmp_path), "--runs", "1"])
+    bench = Bench(options, Figures(tmp_path / "bench.json", {}, {}), Console(quiet=True))
+    tick.measure(bench)
+    assert {name.rpartition(", ")[2] for name in bench.figures.measures} == {"3 cells", "50 cells"}
+    assert len(bench.figures.measures) == 2 * 5
+
+
+def test_the_harness_writes_figures_a_plot_and_a_page(tmp_path: Path) -> None:
+    docs = tmp_path / "docs" / "benchmarks.md"
+    docs.parent.mkdir()
+    arguments = ["--measures", "rebuild,rebuild_cold,skew", "--contenders", "duckdb,polars", "--events", "5000"]
+    command = [sys.executable, "-m", "benchmarks", *arguments, "--folder", str(tmp_path), "--docs", str(docs)]
+    told = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+    measures = json.loads((tmp_path / "bench.json").read_text("utf-8"))["measures"]
+    assert {name.split(":")[0] for name in measures} == {"rebuild", "rebuild_cold", "skew"}
+    assert measures["rebuild_cold"].keys() == {DUCKDB, POLARS}
+    assert len(measures["rebuild"][DUCKDB]["runs_s"]) == 3
+    assert (tmp_path / "bench.png").stat().st_size == docs.with_suffix(".png").stat().st_size > 10_000
+    page = docs.read_text("utf-8")
+    assert "| duckdb |" in page.split("## Everything from nothing, cold")[1]
+    assert str(PROJECT) not in page
+    assert str(tmp_path) not in page
