@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyspark.sql import SparkSession, functions as F
 
+from dedup_platform.datafiles import TableFiles
 from dedup_platform.kernels.deduplicated import Verdicts, deduplicate
 from dedup_platform.kernels.fragments import columns_read, fragment
 from dedup_platform.kernels.sessions import stitch
-from dedup_platform.lakehouse.files import TableFiles
 from dedup_platform.lateness import Cell
 from dedup_platform.stream import Stream
 from dedup_platform.tables import (

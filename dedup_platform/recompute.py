@@ -26,9 +26,10 @@ from dedup_platform.cellwork import (
     work,
 )
 from dedup_platform.commits import Commit
+from dedup_platform.datafiles import TableFiles
 from dedup_platform.errors import ConflictError, ConservationError
 from dedup_platform.fingerprints import fingerprint
-from dedup_platform.lakehouse import Lakehouse, Staged, TableFiles
+from dedup_platform.lakehouse import Lakehouse, Staged
 from dedup_platform.lateness import NO_ENTITY, Cell, Facts, reach
 from dedup_platform.ledger import CellSize, Head, Ledger
 from dedup_platform.stream import Stream
@@ -40,7 +41,7 @@ from dedup_platform.tables import (
     SESSION_FRAGMENTS,
     SESSIONS,
 )
-from dedup_platform.widening import Cells, grown, with_linked, with_sessions
+from dedup_platform.widening import Cells, WidenedSessions, grown, with_linked, with_sessions
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ class Recompute:
 
     def _sessionize(self, build: Build, cells: Cells) -> Commit:
         stream = build.stream
-        widened = with_sessions(self.lake, stream, build.source, build.base, build.facts, cells)
+        widened = self._widened_sessions(build, cells)
         cells = widened.cells
         fragments = self.lake.files(stream, SESSION_FRAGMENTS, build.source, widened.read)
         old = self._old(build, cells, SESSIONS)
@@ -217,6 +218,16 @@ class Recompute:
         return self._publish(build, staged, receipt, cells, sessions.changed)
 
     # What all steps share
+
+    def _widened_sessions(self, build: Build, cells: Cells) -> WidenedSessions:
+        name, inputs = build.stream.name, (SESSION_FRAGMENTS, SESSIONS)
+        totals = self.ledger.totals(name)
+        # If the run takes in every cell that there is, there is nothing to widen to: the data need not be asked.
+        if all(table not in totals or totals[table].cells <= len(cells) for table in inputs):
+            known = {cell for table in inputs for cell in self.ledger.sizes(name, table)}
+            if known <= cells:
+                return WidenedSessions(cells, cells)
+        return with_sessions(self.lake, build.stream, build.source, build.base, build.facts, cells)
 
     def _tables(self, build: Build, *names: str) -> dict[str, TableFiles]:
         return {name: self.lake.table_files(build.stream, name) for name in names}
@@ -323,6 +334,8 @@ class Recompute:
         receipt = self.lake.catalog.read_receipt(build.stream.name, head.receipt) if head.receipt else None
         if receipt and "events" in receipt:
             return int(receipt["events"])
+        if table not in self.ledger.totals(build.stream.name):
+            return 0
         rows = self.lake.read(build.stream, table, head.snapshot_id)
         return int(rows.agg(F.sum("event_count")).collect()[0][0] or 0)
 

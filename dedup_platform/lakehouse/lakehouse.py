@@ -42,9 +42,9 @@ from dedup_platform.catalog import (
     head,
     paired_duplicates,
 )
+from dedup_platform.datafiles import TableFiles
 from dedup_platform.errors import ConflictError
 from dedup_platform.lakehouse.conditions import within
-from dedup_platform.lakehouse.files import TableFiles
 from dedup_platform.lakehouse.overwrite import Overwrite
 from dedup_platform.lakehouse.schema import check_partitioning, missing_columns
 from dedup_platform.lakehouse.staged import Staged
