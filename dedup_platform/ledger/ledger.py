@@ -165,6 +165,12 @@ class Ledger:
                 arrival_max=read_arrivals(connection, stream.name, pending, around) if around else {},
             )
 
+    def built(self, stream: str, table: str) -> dict[Cell, int]:
+        """For each cell of a derived table the sequence number of its input that it was last built from."""
+        query = sa.select(*BUILT.c["partition", "bucket", "input_sequence"]).where(of(BUILT, stream, table))
+        with self.engine.connect() as connection:
+            return {Cell(row[0], row[1]): row[2] for row in connection.execute(query)}
+
     def sizes(self, stream: str, table: str) -> dict[Cell, CellSize]:
         """What the table holds now, cell by cell. Rejected records are in no cell."""
         query = sa.select(*CELLS.c["partition", "bucket", "rows", "files", "bytes"]).where(of(CELLS, stream, table))
