@@ -96,11 +96,11 @@ class Maintenance:
         most = stream.late.max_partitions_per_run
         in_cells = sum(size.files for size in sizes.values())
         rejected = total_files(self.lake.catalog.load_table(stream.name, table)) - in_cells >= upkeep.SMALL_FILES
-        compact = again(upkeep.compact_files)
-        compacted = compact(self.lake, stream, table, (), rejected=True) if rejected else 0
-        for first in range(0, len(closed), most):
-            compacted += compact(self.lake, stream, table, closed[first : first + most])
-        return compacted
+        chunks = [closed[first : first + most] for first in range(0, len(closed), most)] or ([[]] if rejected else [])
+        return sum(
+            again(upkeep.compact_files)(self.lake, stream, table, chunk, rejected=rejected and number == 0)
+            for number, chunk in enumerate(chunks)
+        )
 
     def _rewrite_manifests(self, stream: Stream, table: str) -> None:
         loaded = self.lake.catalog.load_table(stream.name, table)

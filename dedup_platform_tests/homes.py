@@ -40,13 +40,13 @@ class Home:
         platform.repair(self.stream.name)
         return platform
 
-    def keep(self) -> None:
-        """Let this be the state that `put_back` goes back to."""
-        shutil.copytree(self.path, self.folder / "kept")
+    def keep(self, name: str = "kept") -> None:
+        """Let this be the state of this name that `put_back` goes back to."""
+        shutil.copytree(self.path, self.folder / name)
 
-    def put_back(self) -> None:
+    def put_back(self, name: str = "kept") -> None:
         self.clear()
-        shutil.copytree(self.folder / "kept", self.path)
+        shutil.copytree(self.folder / name, self.path)
 
     def clear(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

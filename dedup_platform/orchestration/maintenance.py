@@ -1,6 +1,7 @@
 """The deployment's job `maintenance`, and its schedule: looks after the tables of all streams, one step for a pool."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 
 import dagster as dg
 
@@ -70,21 +71,19 @@ def _step(stream: Stream, table: str, is_first: bool) -> dg.OpDefinition:
 
 
 def sentence(upkeep: Upkeep) -> str:
-    """What was done to a table, for people: `raw_events: 40 files → 8, 12 snapshots expired, 0 orphans removed, 2.1 s`."""
-    files = f"{upkeep.before.files:,} files → {upkeep.after.files:,}"
+    """What was done to a table, for people: `sessions: 40 → 8 files, 12 snapshots expired, 0 orphans removed, 2.1 s`."""
+    files = f"{upkeep.before.files:,} → {upkeep.after.files:,} files"
     expired = f"{upkeep.snapshots_expired:,} snapshots expired, {upkeep.orphans_removed:,} orphans removed"
     return f"{upkeep.table}: {files}, {expired}, {upkeep.seconds:.1f} s"
 
 
 def _numbers(upkeep: Upkeep) -> dict[str, float]:
-    after = {name: value for name, value in vars(upkeep.after).items()}
-    freed = upkeep.before.bytes - upkeep.after.bytes
     return {
-        **after,
+        **asdict(upkeep.after),
         "files_before": upkeep.before.files,
         "files_compacted": upkeep.files_compacted,
         "snapshots_expired": upkeep.snapshots_expired,
         "orphans_removed": upkeep.orphans_removed,
-        "bytes_freed": freed,
+        "bytes_freed": upkeep.before.bytes - upkeep.after.bytes,
         "seconds": round(upkeep.seconds, 3),
     }
