@@ -71,7 +71,7 @@ def _step(stream: Stream, table: str, is_first: bool) -> dg.OpDefinition:
 
 
 def sentence(upkeep: Upkeep) -> str:
-    """What was done to a table, for people: `sessions: 40 → 8 files, 12 snapshots expired, 0 orphans removed, 2.1 s`."""
+    """What was done to a table, in words: `sessions: 40 → 8 files, 12 snapshots expired, 0 orphans removed, 2 s`."""
     files = f"{upkeep.before.files:,} → {upkeep.after.files:,} files"
     expired = f"{upkeep.snapshots_expired:,} snapshots expired, {upkeep.orphans_removed:,} orphans removed"
     return f"{upkeep.table}: {files}, {expired}, {upkeep.seconds:.1f} s"
