@@ -6,10 +6,9 @@ older snapshots proved is said again before they go (`_settle`).
 """
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 from pyiceberg.table import Table
@@ -32,6 +31,7 @@ from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import STAGING, Lakehouse, upkeep
 from dedup_platform.lateness import Cell
 from dedup_platform.ledger import Head, Ledger
+from dedup_platform.ledger.schema import CONSUMER
 from dedup_platform.retries import again
 from dedup_platform.stream import Maintenance as Rules, Stream
 
@@ -78,11 +78,12 @@ class Maintenance:
         """Look after one table. Whoever wins a race against another writer, nothing is lost; the loser tries again."""
         started = time.monotonic()
         before = extent(self.lake.catalog, stream, table)
+        # History first: it is as it was when the table downstream of this one was settled.
+        expired = again(self._expire)(stream, table, now)
         compacted = self._compact(stream, table, now)
         self._rewrite_manifests(stream, table)
         if table in tables.INPUT_OF:
             again(self._settle)(stream, table, now)
-        expired = again(self._expire)(stream, table, now)
         orphans = upkeep.remove_orphans(self.lake, stream, table, stream.maintenance.orphan_age)
         after = extent(self.lake.catalog, stream, table)
         return Upkeep(table, compacted, expired, orphans, before, after, time.monotonic() - started)
@@ -112,18 +113,21 @@ class Maintenance:
         """Expire what nobody needs any more; returns how many snapshots."""
         heads = self.ledger.sync(stream.name)
         loaded = self.lake.catalog.load_table(stream.name, table)
-        history = self._history(stream, table, heads[table], now)
-        expired = {each.snapshot_id for each in [*history.expired, *_loose(loaded, stream.maintenance, now)]}
+        history = self._history(stream, table, heads, now)
+        expired = {snapshot.snapshot_id for snapshot in _loose(loaded, stream.maintenance, now)}
+        # What the consumer has not settled yet waits for the next time.
+        if table not in CONSUMER or not self._unproven(stream, CONSUMER[table], history):
+            expired |= {snapshot.snapshot_id for snapshot in history.expired}
         # A branch or a tag that somebody made keeps its snapshot.
         expired -= {reference.snapshot_id for reference in loaded.refs().values()}
         if expired:
             upkeep.expire_snapshots(self.lake, stream, table, expired)
         return len(expired)
 
-    def _history(self, stream: Stream, table: str, folded: Head, now: datetime) -> "History":
+    def _history(self, stream: Stream, table: str, heads: Mapping[str, Head], now: datetime) -> "History":
         """Main's history as far as the ledger has folded it, cut where nobody needs what is older."""
         loaded = self.lake.catalog.load_table(stream.name, table)
-        snapshots = list(ancestry(loaded, folded.snapshot_id))
+        snapshots = list(ancestry(loaded, heads[table].snapshot_id))
         needed = {base for name in loaded.refs() if name.startswith(STAGING) for base in _base(loaded, name)}
         if table == tables.DEDUPLICATED_EVENTS:
             needed |= {events for events, _ in list(pairs(loaded))[:1]}
@@ -137,37 +141,34 @@ class Maintenance:
     def _settle(self, stream: Stream, table: str, now: datetime) -> None:
         """Say of cells for which nothing new waits that they are built from the input as it is now.
 
-        When history expires the files that are left must tell when a cell last changed, and some tell too late a time:
-        a compacted file bears the sequence number of its compaction, and an emptied cell has no file. Whoever rebuilds
-        the ledger would take such cells for newer than what was built from them.
+        Only of those whose proof goes when the input's history expires.
         """
-        source = tables.INPUT_OF[table]
         heads = self.ledger.sync(stream.name)
-        if not self._history(stream, source, heads[source], now).expired:
-            return
-        facts = self.ledger.facts(stream, table, fingerprint(stream, table))
-        waiting = {*facts.changes, *facts.outdated}
-        newest = self._newest_files(stream, source, heads[source])
-        emptied = heads[source].sequence if source in tables.DERIVED else 0
-        built = self.ledger.built(stream.name, table)
-        unproven = {cell for cell in built.keys() - waiting if newest.get(cell, emptied) > built[cell]}
-        if unproven:
-            self._commit_built(stream, table, heads, facts.fingerprint, unproven)
+        if cells := self._unproven(stream, table, self._history(stream, tables.INPUT_OF[table], heads, now)):
+            self._commit_built(stream, table, heads, cells)
 
-    def _newest_files(self, stream: Stream, table: str, folded: Head) -> dict[Cell, int]:
-        """The newest sequence number among the files of each cell."""
-        loaded = self.lake.catalog.load_table(stream.name, table)
+    def _unproven(self, stream: Stream, table: str, source: "History") -> set[Cell]:
+        """The cells that a ledger which is rebuilt from this history of the input would wrongly take for stale.
+
+        The files that are left tell when a cell last changed, and some tell too late a time: a compacted file bears the
+        sequence number of its compaction, and of an emptied cell there is none.
+        """
+        if not source.expired:
+            return set()
+        name, oldest = tables.INPUT_OF[table], source.kept[-1]
         newest: dict[Cell, int] = {}
-        for snapshot in islice(ancestry(loaded, folded.snapshot_id), 1):
-            for file in live(loaded, snapshot):
-                if file.cell is not None:
-                    newest[file.cell] = max(file.sequence, newest.get(file.cell, 0))
-        return newest
+        for file in live(self.lake.catalog.load_table(stream.name, name), oldest):
+            if file.cell is not None:
+                newest[file.cell] = max(file.sequence, newest.get(file.cell, 0))
+        # Nothing is ever taken away from raw.
+        emptied = (oldest.sequence_number or 0) if name in tables.DERIVED else 0
+        facts = self.ledger.facts(stream, table, fingerprint(stream, table))
+        built = self.ledger.built(stream.name, table)
+        settled = built.keys() - facts.changes.keys() - facts.outdated
+        return {cell for cell in settled if newest.get(cell, emptied) > built[cell]}
 
-    def _commit_built(
-        self, stream: Stream, table: str, heads: dict[str, Head], settings: str, cells: Collection[Cell]
-    ) -> None:
-        source = tables.INPUT_OF[table]
+    def _commit_built(self, stream: Stream, table: str, heads: Mapping[str, Head], cells: Collection[Cell]) -> None:
+        source, settings = tables.INPUT_OF[table], fingerprint(stream, table)
         previous = heads[table].receipt
         old = (self.lake.catalog.read_receipt(stream.name, previous) if previous else None) or {}
         receipt: dict[str, Any] = {
