@@ -118,8 +118,6 @@ class Maintenance:
         # What the consumer has not settled yet waits for the next time.
         if table not in CONSUMER or not self._unproven(stream, CONSUMER[table], history):
             expired |= {snapshot.snapshot_id for snapshot in history.expired}
-        # A branch or a tag that somebody made keeps its snapshot.
-        expired -= {reference.snapshot_id for reference in loaded.refs().values()}
         if expired:
             upkeep.expire_snapshots(self.lake, stream, table, expired)
         return len(expired)
@@ -136,7 +134,14 @@ class Maintenance:
             events = self.lake.catalog.load_table(stream.name, tables.DEDUPLICATED_EVENTS)
             needed |= {duplicates for _, duplicates in pairs(events)}
         # A consumer of a table's changes adds the snapshot up to which it has read them: what is newer is not yet read.
-        return cut(snapshots, needed, table != tables.DUPLICATE_EVENTS, stream.maintenance, now)
+        return cut(
+            snapshots,
+            stream.maintenance,
+            now,
+            needed=needed,
+            tagged=_tagged(loaded),
+            receipts=table != tables.DUPLICATE_EVENTS,
+        )
 
     def _settle(self, stream: Stream, table: str, now: datetime) -> None:
         """Say of cells for which nothing new waits that they are built from the input as it is now.
@@ -202,17 +207,26 @@ class Maintenance:
 
 @dataclass(frozen=True)
 class History:
-    """A table's snapshots, newest first: those that stay and those, all of them older, that nobody needs."""
+    """A table's snapshots, newest first: those that stay without a gap, and those of the older ones that go."""
 
     kept: Sequence[Snapshot]
     expired: Sequence[Snapshot]
 
 
-def cut(snapshots: Sequence[Snapshot], needed: Collection[int], receipts: bool, rules: Rules, now: datetime) -> History:
+def cut(
+    snapshots: Sequence[Snapshot],
+    rules: Rules,
+    now: datetime,
+    *,
+    needed: Collection[int] = (),
+    tagged: Collection[int] = (),
+    receipts: bool = True,
+) -> History:
     """Cut a history (newest first, no gap) behind the oldest snapshot that must stay.
 
     That is the oldest one which is needed, which is one of the newest few, or which was still the newest one not so
-    long ago. With `receipts` the oldest one that stays has a receipt, so that all positions remain known.
+    long ago. With `receipts` the oldest one that stays has a receipt, so that all positions remain known. A tag keeps
+    its own snapshot, and none of those that are newer.
     """
     oldest = min(rules.min_snapshots, len(snapshots)) - 1
     for place, snapshot in enumerate(snapshots):
@@ -220,9 +234,12 @@ def cut(snapshots: Sequence[Snapshot], needed: Collection[int], receipts: bool, 
         young = place > 0 and now - committed_at(snapshots[place - 1]) <= rules.snapshot_age
         if young or snapshot.snapshot_id in needed:
             oldest = max(oldest, place)
-    while receipts and oldest < len(snapshots) and summary(snapshots[oldest], "receipt") is None:
-        oldest += 1
-    return History(snapshots[: oldest + 1], snapshots[oldest + 1 :])
+    ends = [place for place, snapshot in enumerate(snapshots) if not receipts or summary(snapshot, "receipt")]
+    # Where a tag holds the next older one, history does not end here.
+    ends = [place for place in ends if place + 1 == len(snapshots) or snapshots[place + 1].snapshot_id not in tagged]
+    oldest = min((place for place in ends if place >= oldest), default=len(snapshots) - 1)
+    expired = [snapshot for snapshot in snapshots[oldest + 1 :] if snapshot.snapshot_id not in tagged]
+    return History(snapshots[: oldest + 1], expired)
 
 
 def _base(table: Table, branch: str) -> Iterator[int]:
@@ -231,6 +248,11 @@ def _base(table: Table, branch: str) -> Iterator[int]:
         yield staged.snapshot_id
         if staged.parent_snapshot_id is not None:
             yield staged.parent_snapshot_id
+
+
+def _tagged(table: Table) -> set[int]:
+    """The snapshots of all tags and branches, whoever made them."""
+    return {at.snapshot_id for at in table.refs().values()}
 
 
 def _loose(table: Table, rules: Rules, now: datetime) -> Iterator[Snapshot]:

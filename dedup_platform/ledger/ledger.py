@@ -10,7 +10,6 @@ from pyiceberg.table.snapshots import Snapshot
 from dedup_platform import tables
 from dedup_platform.catalog import (
     Catalog,
-    FileChange,
     ancestry,
     changes,
     committed_at,
@@ -140,8 +139,7 @@ class Ledger:
         fold.receipts.reverse()
         # A cell that was emptied has no file left to tell when: take it for newer than anything built from it.
         for cell in checked - fold.sizes.keys():
-            gone = FileChange(cell, -1, 0, 0, None, None, oldest.sequence_number or 0)
-            fold.add(gone, gone.sequence, committed_at(oldest))
+            fold.add_news(cell, oldest.sequence_number or 0, committed_at(oldest))
 
     # Reading
 

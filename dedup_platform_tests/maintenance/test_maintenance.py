@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import maintenance, tables
 from dedup_platform.catalog import ancestry, head, paired_duplicates, rewrites_only
-from dedup_platform.lakehouse import Staged
+from dedup_platform.lakehouse import Staged, upkeep
 from dedup_platform.lateness import Cell
+from dedup_platform.ledger import CellSize
 from dedup_platform.maintenance import Upkeep
 from dedup_platform.platform import Platform
 from dedup_platform.stream import load_stream
@@ -27,7 +28,7 @@ from dedup_platform_tests.homes import Home, all_rows, references, stale
 START = utc("2024-01-01T00:00")
 DAY = timedelta(days=1)
 DAYS = 10
-BATCHES = 6
+BATCHES = upkeep.SMALL_FILES
 IN_A_MONTH = timedelta(days=30)
 LIVED, MAINTAINED = "lived", "maintained"
 
@@ -50,11 +51,18 @@ def event(entity: str, day: int, minute: int, event_id: str = "", arrived: int |
     return record(entity, event_id or f"{entity}/{day}/{minute}", happened, arrival, page="/", quantity=minute)
 
 
+MOVED = {
+    0: [event("c", DAYS, 5, "moved", arrived=30)],
+    1: [event("c", DAYS - 1, 1430, "moved", arrived=20)],
+}
+"""An event alone on its day until a record that arrived earlier takes its place on the day before: a cell is emptied."""
+
+
 def batch(number: int) -> list[Record]:
-    """Events of all days, a copy of one from the batch before, and a record without an event id, which is rejected."""
+    """Events of all days, copies of those of the batch before, and a record without an event id, which is rejected."""
     events = [event(entity, day, 60 * number + 20) for entity in "ab" for day in range(DAYS)]
     copies = [event("a", day, 60 * (number - 1) + 20, arrived=40) for day in range(DAYS) if number]
-    return lay_out([*events, *copies, record("a", "", START, START)], f"{number}.json")
+    return lay_out([*events, *copies, *MOVED.get(number, ()), record("a", "", START, START)], f"{number}.json")
 
 
 def deliver(home: Home, name: str, *records: Record) -> None:
@@ -71,18 +79,14 @@ def lake(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Lake:
     for number in range(BATCHES):
         write_batch(home.stream, batch(number))
         home.run()
-    # Alone on its day, until a record that arrived earlier takes its place on the day before: that day is emptied.
-    deliver(home, "late.json", event("c", DAYS, 5, "moved", arrived=30))
-    home.run()
-    deliver(home, "early.json", event("c", DAYS - 1, 1430, "moved", arrived=20))
-    platform = home.run()
+    platform = home.platform()
     home.keep(LIVED)
     rows = all_rows(platform)
     readers = {table: platform.read(home.stream.name, table) for table in tables.ALL}
-    upkeep = {each.table: each for each in platform.maintain(home.stream.name)}
+    done = {each.table: each for each in platform.maintain(home.stream.name)}
     pinned = {table: sorted(map(repr, reader.toArrow().to_pylist())) for table, reader in readers.items()}
     home.keep(MAINTAINED)
-    return Lake(home, rows, pinned, upkeep)
+    return Lake(home, rows, pinned, done)
 
 
 @pytest.fixture
@@ -121,17 +125,16 @@ def test_readers_of_the_snapshots_from_before_go_on_reading(lake: Lake) -> None:
 def test_small_files_become_one_for_each_cell(lake: Lake, maintained: Home) -> None:
     raw = lake.upkeep[RAW_EVENTS]
     assert raw.files_compacted >= BATCHES * (DAYS + 1)
-    cells = maintained.platform().ledger.sizes(maintained.stream.name, RAW_EVENTS)
-    assert {size.files for cell, size in cells.items() if cell.partition < first_ordinal(maintained) + DAYS} == {1}
+    cells = ledger_sizes(maintained.platform())[RAW_EVENTS]
+    assert {size.files for size in cells.values()} == {1}
     assert raw.after.files == len(cells) + 1, "the rejected records lie in one file, too"
 
 
 def test_old_snapshots_go_with_their_files(lake: Lake, maintained: Home) -> None:
-    for table, upkeep in lake.upkeep.items():
+    for table, done in lake.upkeep.items():
         loaded = load(maintained, table)
-        assert upkeep.snapshots_expired > 0
-        assert upkeep.after.snapshots == len(loaded.snapshots()) <= 4
-        assert upkeep.after.metadata_bytes < upkeep.before.metadata_bytes
+        assert done.snapshots_expired > 0
+        assert done.after.snapshots == len(loaded.snapshots()) <= 4
         data = {file.name for file in Path(loaded.location().removeprefix("file://")).glob("data/**/*.parquet")}
         assert data == {
             Path(each["file_path"]).name for each in loaded.inspect.all_files().select(["file_path"]).to_pylist()
@@ -159,25 +162,27 @@ def test_many_manifests_become_few_and_are_no_news(lived: Home, monkeypatch: pyt
 
 
 def test_a_control_database_lost_afterwards_is_rebuilt_with_nothing_stale(lake: Lake, maintained: Home) -> None:
-    sizes = {table: maintained.platform().ledger.sizes(maintained.stream.name, table) for table in tables.ALL}
+    sizes = ledger_sizes(maintained.platform())
     (maintained.path / "control.db").unlink()
     platform = maintained.platform()
     assert stale(platform) == []
-    assert {table: platform.ledger.sizes(maintained.stream.name, table) for table in tables.ALL} == sizes
+    assert ledger_sizes(platform) == sizes
     assert platform.ingest(maintained.stream.name) == platform.repair(maintained.stream.name) == []
     assert all_rows(platform) == lake.rows
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["", "control database lost"])
 def test_a_late_event_afterwards_is_repaired(lost: bool, maintained: Home) -> None:
-    deliver(maintained, "later.json", event("a", 2, 700, arrived=50), event("a", 2, 20, arrived=50))
+    name = maintained.stream.name
+    late = event("a", 2, 700, arrived=50), event("a", 2, 20, arrived=50), event("d", DAYS, 30, arrived=50)
+    deliver(maintained, "later.json", *late)
     if lost:
         (maintained.path / "control.db").unlink()
     platform = maintained.platform()
-    platform.ingest(maintained.stream.name)
-    assert {each.cell for plan in platform.plan(maintained.stream.name) for each in plan.stale} == {cell(maintained, 2)}
-    platform.repair(maintained.stream.name)
-    assert platform.verify(maintained.stream.name) == []
+    platform.ingest(name)
+    assert stale_cells(platform) == {cell(maintained, 2), cell(maintained, DAYS)}, "the other day had been emptied"
+    platform.repair(name)
+    assert platform.verify(name) == []
     assert stale(platform) == []
 
 
@@ -253,7 +258,7 @@ def test_a_compaction_whose_files_are_replaced_meanwhile_tries_again(lived: Home
         wait_for_new_file(lived, compaction)
         writer.lake.publish(staged)
         [raw] = compaction.result()
-    assert raw.files_compacted == BATCHES * (DAYS - 1) + BATCHES
+    assert raw.files_compacted == BATCHES * (DAYS - 1) + BATCHES, "all but the replaced cell, and the rejected records"
     assert all_rows(other) == lake.rows
 
 
@@ -278,11 +283,9 @@ def test_a_run_that_maintenance_overtakes_starts_again_and_ends_right(
 
 
 def test_orphans_go_when_they_are_old_and_a_writer_at_work_keeps_its_files(maintained: Home) -> None:
-    platform, name = maintained.platform(), maintained.stream.name
-    base = references(platform, SESSIONS)["main"]
-    rows = platform.lake.read(maintained.stream, SESSIONS, base)
-    at_work = platform.lake.stage_append(maintained.stream, SESSIONS, base, rows, {})
-    folder = Path(load(maintained, SESSIONS).location().removeprefix("file://"))
+    platform = maintained.platform()
+    at_work = stage_everything_again(platform, DUPLICATE_EVENTS)
+    folder = Path(load(maintained, DUPLICATE_EVENTS).location().removeprefix("file://"))
     data = next(folder.glob("data/**/*.parquet"))
     old, young, metadata = (data.with_name("old.parquet"), data.with_name("young.parquet"), folder / "metadata/x.avro")
     checksum = data.with_name(".gone.parquet.crc")
@@ -292,23 +295,23 @@ def test_orphans_go_when_they_are_old_and_a_writer_at_work_keeps_its_files(maint
     for file in set(folder.rglob("*")) - {young}:
         os.utime(file, (four_days_ago, four_days_ago))
 
-    [upkeep] = platform.maintain(name, [SESSIONS])
-    assert upkeep.orphans_removed == 3
+    [done] = platform.maintain(maintained.stream.name, [DUPLICATE_EVENTS])
+    assert done.orphans_removed == 3
     assert (old.exists(), metadata.exists(), checksum.exists(), young.exists()) == (False, False, False, True)
-    before = len(all_rows(platform)[SESSIONS])
     platform.lake.publish(at_work)
-    assert len(all_rows(platform)[SESSIONS]) == 2 * before
+    copies = platform.lake.read(maintained.stream, DUPLICATE_EVENTS, at_work.snapshot_id).toArrow()
+    assert copies.num_rows == 2 * len(all_rows(platform)[DUPLICATE_EVENTS])
 
 
 def test_what_was_staged_and_never_published_goes(maintained: Home) -> None:
     platform, name = maintained.platform(), maintained.stream.name
-    staged = stage_everything_again(platform)
+    staged = stage_everything_again(platform, SESSIONS)
     platform.lake.discard(staged)
     known = load(maintained, SESSIONS)
     assert known.snapshot_by_id(staged.snapshot_id)
-    [upkeep] = platform.maintain(name, [SESSIONS])
+    [done] = platform.maintain(name, [SESSIONS])
     assert load(maintained, SESSIONS).snapshot_by_id(staged.snapshot_id) is None
-    assert upkeep.after.bytes < upkeep.before.bytes
+    assert done.after.bytes < done.before.bytes
 
 
 def test_a_tag_keeps_its_snapshot(maintained: Home) -> None:
@@ -316,8 +319,9 @@ def test_a_tag_keeps_its_snapshot(maintained: Home) -> None:
     tagged = head(load(maintained, SESSIONS)).snapshot_id
     load(maintained, SESSIONS).manage_snapshots().create_tag(tagged, "end_of_year").commit()
     before = platform.read(name, SESSIONS).count()
-    deliver(maintained, "tagged.json", event("a", 2, 704, arrived=50))
-    maintained.run()
+    for minute in (704, 705):
+        deliver(maintained, f"{minute}.json", event("a", 2, minute, arrived=50))
+        maintained.run()
     platform.maintain(name, [SESSIONS])
     assert tagged not in {each.snapshot_id for each in ancestry(load(maintained, SESSIONS))}
     assert platform.lake.read(maintained.stream, SESSIONS, tagged).count() == before
@@ -337,12 +341,14 @@ def load(home: Home, table: str) -> Table:
     return loaded
 
 
-def first_ordinal(home: Home) -> int:
-    return home.stream.partitions.ordinal(START)
+def ledger_sizes(platform: Platform) -> dict[str, dict[Cell, CellSize]]:
+    [stream] = platform.streams
+    platform.ledger.sync(stream)
+    return {table: platform.ledger.sizes(stream, table) for table in tables.ALL}
 
 
 def cell(home: Home, day: int) -> Cell:
-    return Cell(first_ordinal(home) + day, 0)
+    return Cell(home.stream.partitions.ordinal(START) + day, 0)
 
 
 def stale_cells(platform: Platform) -> set[Cell]:
@@ -351,10 +357,10 @@ def stale_cells(platform: Platform) -> set[Cell]:
     return {each.cell for each in platform.plan(stream)[0].stale}
 
 
-def stage_everything_again(platform: Platform) -> Staged:
+def stage_everything_again(platform: Platform, table: str) -> Staged:
     [stream] = platform.streams.values()
-    base = references(platform, SESSIONS)["main"]
-    return platform.lake.stage_append(stream, SESSIONS, base, platform.lake.read(stream, SESSIONS, base), {})
+    base = references(platform, table)["main"]
+    return platform.lake.stage_append(stream, table, base, platform.lake.read(stream, table, base), {})
 
 
 def before_publishing(platform: Platform, table: str, do: Callable[[], None]) -> None:
