@@ -55,7 +55,7 @@ MOVED = {
     0: [event("c", DAYS, 5, "moved", arrived=30)],
     1: [event("c", DAYS - 1, 1430, "moved", arrived=20)],
 }
-"""An event alone on its day until a record that arrived earlier takes its place on the day before: a cell is emptied."""
+"""An event alone on its day, until a record that arrived earlier takes its place the day before: a cell is emptied."""
 
 
 def batch(number: int) -> list[Record]:
