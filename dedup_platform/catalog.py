@@ -7,10 +7,12 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+from pyarrow.fs import FileInfo, FileSelector
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -95,19 +97,26 @@ class Catalog:
 
         Receipts lie beside the tables, not inside them, so that orphan removal never takes them.
         """
-        with self._files.new_output(self._receipt_path(stream, name)).create() as file:
+        with self.files.new_output(self._receipt_path(stream, name)).create() as file:
             file.write(json.dumps(receipt, separators=(",", ":")).encode())
 
     def read_receipt(self, stream: str, name: str) -> dict[str, Any] | None:
         """A receipt by its name; None if it is gone."""
         try:
-            with self._files.new_input(self._receipt_path(stream, name)).open() as file:
+            with self.files.new_input(self._receipt_path(stream, name)).open() as file:
                 return dict(json.loads(file.read()))
         except FileNotFoundError:
             return None
 
+    def stored_files(self, stream: str, table: str) -> list[FileInfo]:
+        """Every file in the table's folder, whether anything refers to it or not."""
+        scheme, host, path = PyArrowFileIO.parse_location(self.load_table(stream, table).location())
+        folder = PyArrowFileIO(self.settings.catalog_properties()).fs_by_scheme(scheme, host)
+        return [found for found in folder.get_file_info(FileSelector(path, recursive=True)) if found.is_file]
+
     @property
-    def _files(self) -> FileIO:
+    def files(self) -> FileIO:
+        """Reads, writes and deletes single files of the warehouse."""
         return load_file_io(self.settings.catalog_properties(), self.settings.warehouse)
 
     def _receipt_path(self, stream: str, name: str) -> str:
@@ -133,10 +142,10 @@ def bucket_count(table: Table) -> int:
     )
 
 
-def ancestry(table: Table) -> Iterator[Snapshot]:
-    """Main's snapshots, newest first, as far as they have not expired."""
+def ancestry(table: Table, of: int | None = None) -> Iterator[Snapshot]:
+    """A snapshot (main's newest if none is given) and those before it, newest first, as far as they did not expire."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
-    snapshot: Snapshot | None = head(table)
+    snapshot: Snapshot | None = head(table) if of is None else by_id.get(of)
     while snapshot is not None:
         yield snapshot
         snapshot = by_id.get(snapshot.parent_snapshot_id or 0)
@@ -192,14 +201,29 @@ def summary(snapshot: Snapshot, name: str) -> str | None:
 
 def paired_duplicates(events: Table) -> int | None:
     """The snapshot of `duplicate_events` that the newest `deduplicated_events` were published with."""
-    pairs = (summary(snapshot, "duplicates-snapshot") for snapshot in ancestry(events))
-    return next((int(pair) for pair in pairs if pair is not None), None)
+    return next((pair for _, pair in pairs(events)), None)
+
+
+def pairs(events: Table) -> Iterator[tuple[int, int]]:
+    """Snapshots of `deduplicated_events` that name one of `duplicate_events`, and that one, newest first."""
+    for snapshot in ancestry(events):
+        if (pair := summary(snapshot, "duplicates-snapshot")) is not None:
+            yield snapshot.snapshot_id, int(pair)
 
 
 def total_rows(table: Table) -> int:
     """Rows of the newest snapshot."""
+    return _total(table, "total-records")
+
+
+def total_files(table: Table) -> int:
+    """Data files of the newest snapshot."""
+    return _total(table, "total-data-files")
+
+
+def _total(table: Table, name: str) -> int:
     found = head(table).summary
-    return int(found.additional_properties.get("total-records", 0)) if found else 0
+    return int(found.additional_properties.get(name, 0)) if found else 0
 
 
 def committed_at(snapshot: Snapshot) -> datetime:

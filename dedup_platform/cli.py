@@ -3,7 +3,7 @@
 import os
 import sys
 import traceback
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Thread
 from typing import Annotated
@@ -13,6 +13,7 @@ from rich.console import Console
 
 from dedup_platform import errors, printing, tables
 from dedup_platform.export import STDOUT, WRITERS, export as write_rows
+from dedup_platform.maintenance import Upkeep
 from dedup_platform.platform import Platform
 from dedup_platform.progress import shown
 from dedup_platform.settings import Settings, load_settings
@@ -238,6 +239,25 @@ def verify(
             out.print("\n".join([f"{name}: {'differs' if differences else 'equal'}", *differences]), markup=False)
     if any(found.values()):
         raise typer.Exit(NOT_EQUAL)
+
+
+@app.command()
+def maintain(
+    streams: StreamsOption = None,
+    stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Only this stream.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compact small files, expire old snapshots and remove orphaned files; changes no row."""
+    deployment = Deployment.of(streams)
+    platform = deployment.platform()
+    done: dict[str, list[Upkeep]] = {}
+    for each in deployment.chosen(stream):
+        with shown(err, f"{each.name}: looking after its tables", None):
+            done[each.name] = platform.maintain(each.name)
+    if as_json:
+        printing.print_json({name: [asdict(table) for table in found] for name, found in done.items()})
+    else:
+        printing.print_upkeep(out, done)
 
 
 @app.command()

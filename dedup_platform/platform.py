@@ -1,31 +1,25 @@
 """The whole platform behind one door: what Dagster's assets, the command line and tests call."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from dedup_platform import catalog, ingest, lateness, tables, verify
 from dedup_platform.catalog import Catalog
 from dedup_platform.commits import Commit
-from dedup_platform.errors import ConflictError, UnknownStreamError
+from dedup_platform.errors import UnknownStreamError
 from dedup_platform.fingerprints import fingerprint
 from dedup_platform.ingest import Ingest, Waiting
 from dedup_platform.lakehouse import Lakehouse
 from dedup_platform.lateness import Policy, TablePlan, reach
 from dedup_platform.ledger import Ledger, TableSize
+from dedup_platform.maintenance import Maintenance, Upkeep
 from dedup_platform.recompute import Recompute
+from dedup_platform.retries import again
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
-
-_again = retry(
-    retry=retry_if_exception_type(ConflictError),
-    stop=stop_after_attempt(5),
-    wait=wait_random_exponential(0.2, 5),
-    reraise=True,
-)
 
 
 @dataclass(frozen=True)
@@ -75,6 +69,7 @@ class Platform:
         self.ledger = Ledger(settings, self.lake.catalog)
         self._ingest = Ingest(self.lake, self.ledger)
         self._recompute = Recompute(self.lake, self.ledger)
+        self._maintenance = Maintenance(self.lake, self.ledger)
 
     @classmethod
     def open(
@@ -97,13 +92,13 @@ class Platform:
         """Take in all that waits, batch after batch."""
         definition = self._prepare(stream)
         commits = []
-        while commit := _again(self._ingest.next_batch)(definition, self.clock()):
+        while commit := again(self._ingest.next_batch)(definition, self.clock()):
             commits.append(commit)
         return commits
 
     def accept(self, stream: str, paths: Iterable[str]) -> Commit:
         """Let changed files be read again, as new generations, at the next ingest."""
-        return _again(self._ingest.accept)(self._prepare(stream), list(paths), self.clock())
+        return again(self._ingest.accept)(self._prepare(stream), list(paths), self.clock())
 
     def plan(self, stream: str) -> list[TablePlan]:
         """What is stale in each derived table and the runs that the policy asks for. Runs nothing, needs no Spark."""
@@ -115,7 +110,7 @@ class Platform:
 
     def recompute(self, stream: str, table: str, partitions: Iterable[int]) -> Commit:
         """Rebuild whole partitions of a derived table, widened to what is linked to them."""
-        return _again(self._recompute.whole)(self._prepare(stream), table, list(partitions))
+        return again(self._recompute.whole)(self._prepare(stream), table, list(partitions))
 
     def recompute_stale(self, stream: str, table: str, partitions: Iterable[int] | None = None) -> Commit:
         """Rebuild the stale cells of a derived table, all or those of some partitions, widened to what is linked."""
@@ -125,7 +120,7 @@ class Platform:
             return Commit(table, None, "nothing")
         stale = self._plan(definition, table).stale
         reasons = {cell.reason for cell in stale if chosen is None or cell.cell.partition in chosen}
-        return _again(self._recompute.stale)(definition, table, "+".join(sorted(reasons)) or "nothing", chosen)
+        return again(self._recompute.stale)(definition, table, "+".join(sorted(reasons)) or "nothing", chosen)
 
     def repair(self, stream: str) -> list[Commit]:
         """Rebuild all that is stale, table by table, until nothing is."""
@@ -180,9 +175,22 @@ class Platform:
         """Recompute everything from raw and compare row for row: the first differences, none if all is equal."""
         return verify.differences(self.lake, self.ledger, self.stream(stream))
 
+    def maintain(self, stream: str, only: Collection[str] = tables.ALL) -> list[Upkeep]:
+        """Compact small files, expire old snapshots and remove orphans, in all tables or only some; no row changes.
+
+        Empty before anything was taken in.
+        """
+        definition = self.stream(stream)
+        self.lake.check(definition)
+        self.lake.discard_abandoned(definition)
+        if not self.ledger.sync(stream):
+            return []
+        downstream_first = [table for table in reversed(tables.ALL) if table in only]
+        return [self._maintenance.maintain(definition, table, self.clock()) for table in downstream_first]
+
     def _prepare(self, stream: str) -> Stream:
         definition = self.stream(stream)
-        _again(self.lake.evolve)(definition)
+        again(self.lake.evolve)(definition)
         self.lake.discard_abandoned(definition)
         return definition
 

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from dedup_platform.demo import Score
 from dedup_platform.lateness import StaleCell, TablePlan
+from dedup_platform.maintenance import Upkeep
 from dedup_platform.platform import Status
 from dedup_platform.stream import Stream
 
@@ -75,6 +76,28 @@ def print_status(console: Console, statuses: Iterable[Status]) -> None:
             console.print(f"  {path}: {reason}", markup=False)
         if len(waiting.reasons) > SHOWN:
             console.print(f"  and {len(waiting.reasons) - SHOWN:,} more files that are left alone")
+
+
+def print_upkeep(console: Console, done: Mapping[str, Iterable[Upkeep]]) -> None:
+    """What maintenance did to each stream's tables: numbers before and after it."""
+    for name, upkeeps in done.items():
+        table = _table(
+            "table", "files#", "manifests#", "snapshots#", "orphans removed#", "metadata#", "all#", "seconds#"
+        )
+        table.title = name
+        for each in upkeeps:
+            before, after = each.before, each.after
+            table.add_row(
+                each.table,
+                f"{before.files:,} → {after.files:,}",
+                f"{before.manifests:,} → {after.manifests:,}",
+                f"{before.snapshots:,} → {after.snapshots:,}",
+                f"{each.orphans_removed:,}",
+                f"{size(before.metadata_bytes)} → {size(after.metadata_bytes)}",
+                f"{size(before.bytes)} → {size(after.bytes)}",
+                f"{each.seconds:.1f}",
+            )
+        console.print(table if table.row_count else f"{name}: nothing was taken in yet")
 
 
 def print_scores(console: Console, title: str, scores: Iterable[Score]) -> None:

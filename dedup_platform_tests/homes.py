@@ -5,12 +5,16 @@ same one.
 """
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
+from dedup_platform.lakehouse import Staged
+from dedup_platform.lateness import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, temporary_platform
@@ -40,13 +44,13 @@ class Home:
         platform.repair(self.stream.name)
         return platform
 
-    def keep(self) -> None:
-        """Let this be the state that `put_back` goes back to."""
-        shutil.copytree(self.path, self.folder / "kept")
+    def keep(self, name: str = "kept") -> None:
+        """Let this be the state of this name that `put_back` goes back to."""
+        shutil.copytree(self.path, self.folder / name)
 
-    def put_back(self) -> None:
+    def put_back(self, name: str = "kept") -> None:
         self.clear()
-        shutil.copytree(self.folder / "kept", self.path)
+        shutil.copytree(self.folder / name, self.path)
 
     def clear(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -56,6 +60,15 @@ def all_rows(platform: Platform) -> dict[str, list[str]]:
     """Table -> all its rows, as text and in order."""
     [stream] = platform.streams
     return {table: sorted(map(repr, platform.read(stream, table).toArrow().to_pylist())) for table in tables.ALL}
+
+
+def stage_cells_again(platform: Platform, table: str, base: int, cells: Iterable[Cell]) -> Staged:
+    """What a writer would publish that gives these cells the rows that they have, in other files."""
+    [stream] = platform.streams.values()
+    old = platform.lake.files(stream, table, base, cells)
+    files, names = platform.lake.table_files(stream, table), tables.column_names(stream, table)
+    new = [files.write(cell, files.read(found, names)) for cell, found in old.items()]
+    return platform.lake.stage_files(stream, table, base, chain(*old.values()), new, {})
 
 
 def references(platform: Platform, table: str) -> dict[str, int]:

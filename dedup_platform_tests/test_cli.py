@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from dedup_platform import cli, errors
+from dedup_platform import cli, errors, tables
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
@@ -69,6 +69,13 @@ def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
     assert told["tables"]["sessions"]["rows"] == 2
     assert "Nothing is stale" in line("plan")
     assert json.loads(line("verify", stream.name, "--json")) == {stream.name: []}
+
+    maintained = json.loads(line("maintain", "--stream", stream.name, "--json"))[stream.name]
+    assert [each["table"] for each in maintained][::-1] == list(tables.ALL)
+    assert all(each["before"]["files"] == each["after"]["files"] for each in maintained)
+    printed = line("maintain")
+    assert stream.name in printed
+    assert "3 → 3" in printed
 
     line("export", stream.name, "sessions", "--to", "sessions.csv")
     rows = list(csv.DictReader(StringIO(Path("sessions.csv").read_text())))
@@ -153,5 +160,5 @@ def test_the_console_script_documents_its_exit_codes() -> None:
     script = Path(sys.executable).with_name("dedup-platform")
     shown = subprocess.run([str(script), "--help"], capture_output=True, text=True, check=True).stdout
     assert all(f"{code}  " in shown for code in range(6))
-    for command in ("check", "run", "plan", "status", "export", "verify", "demo", "files"):
+    for command in ("check", "run", "plan", "status", "export", "verify", "maintain", "demo", "files"):
         assert command in shown

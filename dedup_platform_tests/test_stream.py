@@ -54,6 +54,7 @@ FULL = dedent(
         revenue: {sum: amount}
         exit_page: {last: page}
     late: {grace: 0s, settle: 0s, max_delay: 12h, min_rows: 5, max_future: 0s, horizon: 400d, max_runs_per_tick: 1}
+    maintenance: {snapshot_age: 30d, min_snapshots: 3, orphan_age: 1d}
     """
 )
 SHORTEST = dedent(
@@ -118,6 +119,8 @@ def test_every_key_of_a_stream_file(tmp_path: Path) -> None:
     }
     assert clicks.late.horizon == timedelta(days=400)
     assert (clicks.late.min_rows, clicks.late.max_runs_per_tick) == (5, 1)
+    assert clicks.maintenance.snapshot_age == timedelta(days=30)
+    assert (clicks.maintenance.min_snapshots, clicks.maintenance.orphan_age) == (3, timedelta(days=1))
 
 
 def test_what_a_stream_file_leaves_out_has_a_default(tmp_path: Path) -> None:
@@ -140,6 +143,11 @@ def test_what_a_stream_file_leaves_out_has_a_default(tmp_path: Path) -> None:
         "horizon": None,
         "max_partitions_per_run": 31,
         "max_runs_per_tick": 10,
+    }
+    assert clicks.maintenance.model_dump() == {
+        "snapshot_age": timedelta(days=7),
+        "min_snapshots": 10,
+        "orphan_age": timedelta(days=3),
     }
 
 
@@ -408,6 +416,10 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
         ("min_rows: 5", "min_rows: 0", "29: late.min_rows: must be greater than or equal to 1 (got 0)"),
         ("settle: 0s, max", "settle: 13h, max", "29: late: max_delay, the longest wait, must be at least settle, the "),
         ("horizon: 400d", "horizon: 0s", "29: late.horizon: must be longer than 0s (got '0s')"),
+        # maintenance
+        ("orphan_age: 1d", "orphan_age: 23h", "30: maintenance.orphan_age: must be at least 1d: a run that is at work"),
+        ("snapshot_age: 30d", "snapshot_age: 1h", "30: maintenance.snapshot_age: must be at least 1d: a run that is "),
+        ("min_snapshots: 3", "min_snapshots: 0", "30: maintenance.min_snapshots: must be greater than or equal to 1"),
     ],
 )
 def test_what_a_stream_file_may_not_say(tmp_path: Path, old: str, new: str, expected: str) -> None:

@@ -53,10 +53,14 @@ class Fold:
         if change.cell is None:
             return
         self.resize(change)
-        news = self.news.setdefault((change.cell, sequence), News(micros(at) or 0))
+        news = self.add_news(change.cell, sequence, at)
         if change.sign > 0:
             news.rows_added += change.rows
             news.arrival_min = _earliest(news.arrival_min, micros(change.arrival_min))
+
+    def add_news(self, cell: Cell, sequence: int, at: datetime) -> News:
+        """What a snapshot brought to a cell, to be filled in; without anything, that it changed the cell."""
+        return self.news.setdefault((cell, sequence), News(micros(at) or 0))
 
     def resize(self, change: FileChange) -> None:
         """Take in one data file that holds no news: a compaction changes what a cell is made of, not what it says."""

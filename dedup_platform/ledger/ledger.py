@@ -10,7 +10,6 @@ from pyiceberg.table.snapshots import Snapshot
 from dedup_platform import tables
 from dedup_platform.catalog import (
     Catalog,
-    FileChange,
     ancestry,
     changes,
     committed_at,
@@ -162,8 +161,7 @@ class Ledger:
         fold.receipts.reverse()
         # A cell that was emptied has no file left to tell when: take it for newer than anything built from it.
         for cell in checked - fold.sizes.keys():
-            gone = FileChange(cell, -1, 0, 0, None, None, oldest.sequence_number or 0)
-            fold.add(gone, gone.sequence, committed_at(oldest))
+            fold.add_news(cell, oldest.sequence_number or 0, committed_at(oldest))
 
     # Reading
 
@@ -181,6 +179,12 @@ class Ledger:
                 fingerprint=fingerprint,
                 arrival_max=read_arrivals(connection, stream.name, pending, around) if around else {},
             )
+
+    def built(self, stream: str, table: str) -> dict[Cell, int]:
+        """For each cell of a derived table the sequence number of its input that it was last built from."""
+        query = sa.select(*BUILT.c["partition", "bucket", "input_sequence"]).where(of(BUILT, stream, table))
+        with self.engine.connect() as connection:
+            return {Cell(row[0], row[1]): row[2] for row in connection.execute(query)}
 
     def sizes(self, stream: str, table: str, cells: Iterable[Cell] | None = None) -> dict[Cell, CellSize]:
         """What the table holds now, cell by cell; with `cells`, only these. Rejected records are in no cell."""

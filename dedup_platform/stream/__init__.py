@@ -15,7 +15,7 @@ from dedup_platform.stream.fields import (
 )
 from dedup_platform.stream.file import load_stream, load_streams
 from dedup_platform.stream.model import Stream
-from dedup_platform.stream.rules import Aggregate, Deduplicate, Late, Partitions, Sessions
+from dedup_platform.stream.rules import Aggregate, Deduplicate, Late, Maintenance, Partitions, Sessions
 from dedup_platform.stream.source import FilesSource
 from dedup_platform.stream.values import EPOCH_UNITS, RESERVED_COLUMNS, decimal_of, parse_duration
 
@@ -33,6 +33,7 @@ __all__ = [
     "FileName",
     "FilesSource",
     "Late",
+    "Maintenance",
     "Partitions",
     "Sessions",
     "Stream",

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from dedup_platform.stream.fields import Attribute, Fields
-from dedup_platform.stream.rules import Aggregate, Deduplicate, Late, Partitions, Sessions
+from dedup_platform.stream.rules import Aggregate, Deduplicate, Late, Maintenance, Partitions, Sessions
 from dedup_platform.stream.source import FilesSource, origin_of
 from dedup_platform.stream.values import Count, Part, StreamName, decimal_of
 
@@ -35,6 +35,7 @@ class Stream(Part):
     deduplicate: Deduplicate = Deduplicate()
     sessions: Sessions
     late: Late = Late()
+    maintenance: Maintenance = Maintenance()
     _origin: Path = PrivateAttr(default_factory=Path.cwd)
 
     def model_post_init(self, context: Any) -> None:

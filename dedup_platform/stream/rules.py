@@ -1,13 +1,13 @@
-"""The rules of a stream: its partitions, what a duplicate is, what a session is, and how late events are handled."""
+"""The rules of a stream: partitions, what a duplicate is, what a session is, late events, how long history is kept."""
 
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from dedup_platform.stream.values import ColumnName, Count, Duration, FieldName, FieldNames, Part, PositiveDuration
 
-__all__ = ["Aggregate", "Deduplicate", "Late", "Partitions", "Sessions"]
+__all__ = ["Aggregate", "Deduplicate", "Late", "Maintenance", "Partitions", "Sessions"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LENGTHS = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
@@ -121,3 +121,17 @@ class Late(Part):
         if self.max_delay < self.settle:
             raise ValueError("max_delay, the longest wait, must be at least settle, the quiet period")
         return self
+
+
+def _outlasts_runs(value: timedelta) -> timedelta:
+    if value < timedelta(days=1):
+        raise ValueError("must be at least 1d: a run that is at work may still need what is younger")
+    return value
+
+
+class Maintenance(Part):
+    """How long upkeep leaves old snapshots, and files that nothing refers to, where they are."""
+
+    snapshot_age: Annotated[Duration, AfterValidator(_outlasts_runs)] = timedelta(days=7)
+    min_snapshots: Annotated[Count, Field(ge=1)] = 10
+    orphan_age: Annotated[Duration, AfterValidator(_outlasts_runs)] = timedelta(days=3)

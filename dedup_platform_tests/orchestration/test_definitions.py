@@ -39,6 +39,7 @@ def test_every_stream_has_its_assets_jobs_and_sensors(definitions: dg.Definition
         "daily_repair",
         "hourly_ingest",
         "hourly_repair",
+        "maintenance",
     }
     assert {each.name for each in definitions.sensors or ()} == {
         "daily_new_input",
@@ -66,6 +67,15 @@ def test_each_table_has_a_pool_of_its_own_and_jobs_claim_the_same_ones(definitio
     job = definitions.resolve_job_def("daily_ingest")
     assert {pool for node in job.graph.node_defs for pool in node.pools} == pools
     assert {pool for table in written for pool in definitions.resolve_assets_def(["daily", table]).op.pools} == pools
+
+
+def test_maintenance_claims_the_pools_of_the_writers_and_waits_to_be_switched_on(definitions: dg.Definitions) -> None:
+    job = definitions.resolve_job_def("maintenance")
+    written = [table for table in tables.ALL if table != tables.DUPLICATE_EVENTS]
+    pools = {f"{stream}.{table}" for stream in ("daily", "hourly") for table in written}
+    assert {pool for node in job.graph.node_defs for pool in node.pools} == pools
+    schedule = definitions.resolve_schedule_def("maintenance_nightly")
+    assert (schedule.job_name, schedule.default_status) == ("maintenance", dg.DefaultScheduleStatus.STOPPED)
 
 
 @pytest.mark.parametrize("granularity", ["day", "hour"])

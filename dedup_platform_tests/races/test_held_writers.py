@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.settings import CATALOG
 from dedup_platform.sources.files import read_files
 from dedup_platform.stream import Stream
-from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, DUPLICATE_EVENTS, RAW_EVENTS, column_names
+from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, DUPLICATE_EVENTS, RAW_EVENTS
 from dedup_platform.testing import (
     HeldClock,
     History,
@@ -33,7 +32,7 @@ from dedup_platform.testing import (
     utc,
     write_batch,
 )
-from dedup_platform_tests.homes import Home
+from dedup_platform_tests.homes import Home, stage_cells_again
 
 
 @dataclass
@@ -97,12 +96,8 @@ def stage_what_waits(two: Two) -> Staged:
 
 def stage_all_cells(two: Two, table: str) -> Staged:
     """What a recomputation of all cells by the first platform would publish, held: the rows of now."""
-    lake = two.one.lake
-    base = snapshot(two.one, table)
-    old = lake.files(two.stream, table, base, two.one.ledger.sizes(two.stream.name, table))
-    files, names = lake.table_files(two.stream, table), column_names(two.stream, table)
-    new = [files.write(cell, files.read(found, names)) for cell, found in old.items()]
-    return lake.stage_files(two.stream, table, base, chain(*old.values()), new, {})
+    cells = two.one.ledger.sizes(two.stream.name, table)
+    return stage_cells_again(two.one, table, snapshot(two.one, table), cells)
 
 
 def snapshot(platform: Platform, table: str) -> int:

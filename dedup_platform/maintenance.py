@@ -1,0 +1,276 @@
+"""Keeps tables small: compaction, expiry of history, removal of orphans. It changes no row and makes no cell stale.
+
+What may expire is decided here and not by age alone. The lake must go on telling all that the ledger knows (rule 10),
+so what is left of a table's history begins with a snapshot whose receipt leads to all receipts before it, and what only
+older snapshots proved is said again before they go (`_settle`).
+"""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from dedup_platform import tables
+from dedup_platform.catalog import (
+    Catalog,
+    ancestry,
+    committed_at,
+    head,
+    live,
+    new_receipt_name,
+    paired_duplicates,
+    pairs,
+    summary,
+    total_files,
+)
+from dedup_platform.fingerprints import fingerprint
+from dedup_platform.lakehouse import STAGING, Lakehouse, upkeep
+from dedup_platform.lateness import Cell
+from dedup_platform.ledger import Head, Ledger
+from dedup_platform.ledger.schema import CONSUMER
+from dedup_platform.retries import again
+from dedup_platform.stream import Maintenance as Rules, Stream
+
+MANIFESTS = 20
+"""More manifests than this are written anew, unless they are large."""
+MANIFEST_BYTES = 8 * 1024**2
+"""What Iceberg fills a manifest up to."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a table is made of. Bytes are those of its folder: live files, older snapshots' files and orphans."""
+
+    files: int
+    """Data files of the newest snapshot."""
+    manifests: int
+    """Manifests of the newest snapshot."""
+    snapshots: int
+    bytes: int
+    metadata_bytes: int
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What maintenance did to one table."""
+
+    table: str
+    files_compacted: int
+    snapshots_expired: int
+    orphans_removed: int
+    before: Extent
+    after: Extent
+    seconds: float
+
+
+class Maintenance:
+    """The upkeep of the tables of any stream. Downstream tables go first: they say what they were built from."""
+
+    def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
+        self.lake = lake
+        self.ledger = ledger
+
+    def maintain(self, stream: Stream, table: str, now: datetime) -> Upkeep:
+        """Look after one table. Whoever wins a race against another writer, nothing is lost; the loser tries again."""
+        started = time.monotonic()
+        before = extent(self.lake.catalog, stream, table)
+        # History first: it is as it was when the table downstream of this one was settled.
+        expired = again(self._expire)(stream, table, now)
+        compacted = self._compact(stream, table, now)
+        self._rewrite_manifests(stream, table)
+        if table in tables.INPUT_OF:
+            again(self._settle)(stream, table, now)
+        orphans = upkeep.remove_orphans(self.lake, stream, table, stream.maintenance.orphan_age)
+        after = extent(self.lake.catalog, stream, table)
+        return Upkeep(table, compacted, expired, orphans, before, after, time.monotonic() - started)
+
+    def _compact(self, stream: Stream, table: str, now: datetime) -> int:
+        """Put together the small files of closed partitions, some partitions at a time; returns how many there were."""
+        self.ledger.sync(stream.name)
+        sizes = self.ledger.sizes(stream.name, table)
+        many = {cell.partition for cell, size in sizes.items() if size.files >= upkeep.SMALL_FILES}
+        closed = [each for each in sorted(many) if stream.partitions.start_of(each + 1) + stream.late.grace <= now]
+        most = stream.late.max_partitions_per_run
+        in_cells = sum(size.files for size in sizes.values())
+        rejected = total_files(self.lake.catalog.load_table(stream.name, table)) - in_cells >= upkeep.SMALL_FILES
+        chunks = [closed[first : first + most] for first in range(0, len(closed), most)] or ([[]] if rejected else [])
+        return sum(
+            again(upkeep.compact_files)(self.lake, stream, table, chunk, rejected=rejected and number == 0)
+            for number, chunk in enumerate(chunks)
+        )
+
+    def _rewrite_manifests(self, stream: Stream, table: str) -> None:
+        loaded = self.lake.catalog.load_table(stream.name, table)
+        manifests = head(loaded).manifests(loaded.io)
+        if len(manifests) > MANIFESTS + sum(each.manifest_length for each in manifests) // MANIFEST_BYTES:
+            again(upkeep.rewrite_manifests)(self.lake, stream, table)
+
+    def _expire(self, stream: Stream, table: str, now: datetime) -> int:
+        """Expire what nobody needs any more; returns how many snapshots."""
+        heads = self.ledger.sync(stream.name)
+        loaded = self.lake.catalog.load_table(stream.name, table)
+        history = self._history(stream, table, heads, now)
+        expired = {snapshot.snapshot_id for snapshot in _loose(loaded, stream.maintenance, now)}
+        # What the consumer has not settled yet waits for the next time.
+        if table not in CONSUMER or not self._unproven(stream, CONSUMER[table], history):
+            expired |= {snapshot.snapshot_id for snapshot in history.expired}
+        if expired:
+            upkeep.expire_snapshots(self.lake, stream, table, expired)
+        return len(expired)
+
+    def _history(self, stream: Stream, table: str, heads: Mapping[str, Head], now: datetime) -> "History":
+        """Main's history as far as the ledger has folded it, cut where nobody needs what is older."""
+        loaded = self.lake.catalog.load_table(stream.name, table)
+        snapshots = list(ancestry(loaded, heads[table].snapshot_id))
+        needed = {base for name in loaded.refs() if name.startswith(STAGING) for base in _base(loaded, name)}
+        if table == tables.DEDUPLICATED_EVENTS:
+            needed |= {events for events, _ in list(pairs(loaded))[:1]}
+        if table == tables.DUPLICATE_EVENTS:
+            # Whoever reads events of any snapshot that is left finds the duplicates that belong to them.
+            events = self.lake.catalog.load_table(stream.name, tables.DEDUPLICATED_EVENTS)
+            needed |= {duplicates for _, duplicates in pairs(events)}
+        # A consumer of a table's changes adds the snapshot up to which it has read them: what is newer is not yet read.
+        return cut(
+            snapshots,
+            stream.maintenance,
+            now,
+            needed=needed,
+            tagged=_tagged(loaded),
+            receipts=table != tables.DUPLICATE_EVENTS,
+        )
+
+    def _settle(self, stream: Stream, table: str, now: datetime) -> None:
+        """Say of cells for which nothing new waits that they are built from the input as it is now.
+
+        Only of those whose proof goes when the input's history expires.
+        """
+        heads = self.ledger.sync(stream.name)
+        if cells := self._unproven(stream, table, self._history(stream, tables.INPUT_OF[table], heads, now)):
+            self._commit_built(stream, table, heads, cells)
+
+    def _unproven(self, stream: Stream, table: str, source: "History") -> set[Cell]:
+        """The cells that a ledger which is rebuilt from this history of the input would wrongly take for stale.
+
+        The files that are left tell when a cell last changed, and some tell too late a time: a compacted file bears the
+        sequence number of its compaction, and of an emptied cell there is none.
+        """
+        if not source.expired:
+            return set()
+        name, oldest = tables.INPUT_OF[table], source.kept[-1]
+        newest: dict[Cell, int] = {}
+        for file in live(self.lake.catalog.load_table(stream.name, name), oldest):
+            if file.cell is not None:
+                newest[file.cell] = max(file.sequence, newest.get(file.cell, 0))
+        # Nothing is ever taken away from raw.
+        emptied = (oldest.sequence_number or 0) if name in tables.DERIVED else 0
+        facts = self.ledger.facts(stream, table, fingerprint(stream, table))
+        built = self.ledger.built(stream.name, table)
+        settled = built.keys() - facts.changes.keys() - facts.outdated
+        return {cell for cell in settled if newest.get(cell, emptied) > built[cell]}
+
+    def _commit_built(self, stream: Stream, table: str, heads: Mapping[str, Head], cells: Collection[Cell]) -> None:
+        source, settings = tables.INPUT_OF[table], fingerprint(stream, table)
+        previous = heads[table].receipt
+        old = (self.lake.catalog.read_receipt(stream.name, previous) if previous else None) or {}
+        receipt: dict[str, Any] = {
+            "name": new_receipt_name(),
+            "table": table,
+            "built_from": {source: {"snapshot": heads[source].snapshot_id, "sequence": heads[source].sequence}},
+            "fingerprint": settings,
+            "reason": "maintenance",
+            "checked": sorted(cells),
+            "rewritten": [],
+            "previous": previous,
+            # No row changed, so the total is what it was.
+            **({"events": old["events"]} if "events" in old else {}),
+        }
+        properties = {
+            "receipt": receipt["name"],
+            "built-from": f"{source}@{heads[source].snapshot_id}",
+            "fingerprint": settings,
+            "reason": "maintenance",
+        }
+        if table == tables.DEDUPLICATED_EVENTS and (pair := self._pair(stream)):
+            properties["duplicates-snapshot"] = str(pair)
+        staged = self.lake.stage_nothing(stream, table, heads[table].snapshot_id, properties)
+        self.lake.catalog.write_receipt(stream.name, receipt["name"], receipt)
+        self.lake.publish(staged)
+        self.ledger.sync(stream.name)
+
+    def _pair(self, stream: Stream) -> int | None:
+        return paired_duplicates(self.lake.catalog.load_table(stream.name, tables.DEDUPLICATED_EVENTS))
+
+
+@dataclass(frozen=True)
+class History:
+    """A table's snapshots, newest first: those that stay without a gap, and those of the older ones that go."""
+
+    kept: Sequence[Snapshot]
+    expired: Sequence[Snapshot]
+
+
+def cut(
+    snapshots: Sequence[Snapshot],
+    rules: Rules,
+    now: datetime,
+    *,
+    needed: Collection[int] = (),
+    tagged: Collection[int] = (),
+    receipts: bool = True,
+) -> History:
+    """Cut a history (newest first, no gap) behind the oldest snapshot that must stay.
+
+    That is the oldest one which is needed, which is one of the newest few, or which was still the newest one not so
+    long ago. With `receipts` the oldest one that stays has a receipt, so that all positions remain known. A tag keeps
+    its own snapshot, and none of those that are newer.
+    """
+    oldest = min(rules.min_snapshots, len(snapshots)) - 1
+    for place, snapshot in enumerate(snapshots):
+        # A reader may have pinned it until the next one was committed, however old it was by then.
+        young = place > 0 and now - committed_at(snapshots[place - 1]) <= rules.snapshot_age
+        if young or snapshot.snapshot_id in needed:
+            oldest = max(oldest, place)
+    ends = [place for place, snapshot in enumerate(snapshots) if not receipts or summary(snapshot, "receipt")]
+    # Where a tag holds the next older one, history does not end here.
+    ends = [place for place in ends if place + 1 == len(snapshots) or snapshots[place + 1].snapshot_id not in tagged]
+    oldest = min((place for place in ends if place >= oldest), default=len(snapshots) - 1)
+    expired = [snapshot for snapshot in snapshots[oldest + 1 :] if snapshot.snapshot_id not in tagged]
+    return History(snapshots[: oldest + 1], expired)
+
+
+def _base(table: Table, branch: str) -> Iterator[int]:
+    """Where a staged branch is, and where it began if something was staged on it."""
+    if staged := table.snapshot_by_name(branch):
+        yield staged.snapshot_id
+        if staged.parent_snapshot_id is not None:
+            yield staged.parent_snapshot_id
+
+
+def _tagged(table: Table) -> set[int]:
+    """The snapshots of all tags and branches, whoever made them."""
+    return {at.snapshot_id for at in table.refs().values()}
+
+
+def _loose(table: Table, rules: Rules, now: datetime) -> Iterator[Snapshot]:
+    """Old snapshots in no branch: what was staged and never published, or taken back."""
+    held = {each.snapshot_id for at in table.refs().values() for each in ancestry(table, at.snapshot_id)}
+    for snapshot in table.snapshots():
+        if snapshot.snapshot_id not in held and now - committed_at(snapshot) > rules.snapshot_age:
+            yield snapshot
+
+
+def extent(catalog: Catalog, stream: Stream, table: str) -> Extent:
+    """What a table is made of now."""
+    loaded = catalog.load_table(stream.name, table)
+    stored = catalog.stored_files(stream.name, table)
+    return Extent(
+        files=total_files(loaded),
+        manifests=len(head(loaded).manifests(loaded.io)),
+        snapshots=len(loaded.snapshots()),
+        bytes=sum(file.size for file in stored),
+        metadata_bytes=sum(file.size for file in stored if "/metadata/" in file.path),
+    )
