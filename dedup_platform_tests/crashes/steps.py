@@ -24,18 +24,17 @@ def tell_steps(platform: Platform, hear: Hear) -> None:
         published[0] = staged.table
         return f"after publishing {staged.table}"
 
-    def watch(stream: Any, table: str, *_: Any) -> str:
-        _watch_files(Path(lake._load(stream.name, table).location()), f"amid the files of {table}", hear)
-        return f"before staging {table}"
-
-    def created(place: tuple[str, str], *_: Any) -> str:
-        return f"before the first snapshot of {place[1]}"
+    def watch(stream: Any, *names: str) -> str:
+        for table in names:
+            _watch_files(Path(lake._load(stream.name, table).location()), f"amid the files of {table}", hear)
+        return f"before writing {names}"
 
     _tell(
         lake.catalog.iceberg, "create_table", hear, after=lambda place, *_: f"before the first snapshot of {place[1]}"
     )
     _tell(lake, "_create_table", hear, after=lambda _, table, __: f"after creating {table}")
-    _tell(lake, "_stage", hear, before=watch)
+    _tell(lake, "stage_append", hear, before=lambda stream, table, *_: watch(stream, table))
+    _tell(platform._recompute, "_old", hear, before=lambda build, _, *names: watch(build.stream, *names))
     _tell(lake.catalog, "write_receipt", hear, before=lambda *args: f"before the receipt of {_table_of(args[-1])}")
     _tell(lake, "publish", hear, before=lambda staged: f"before publishing {staged.table}", after=remember)
     _tell(ledger, "sync", hear, after=lambda _: f"after folding {published[0]}")
