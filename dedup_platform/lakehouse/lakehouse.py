@@ -48,7 +48,7 @@ from dedup_platform.lakehouse.conditions import within
 from dedup_platform.lakehouse.overwrite import Overwrite
 from dedup_platform.lakehouse.schema import check_partitioning, missing_columns
 from dedup_platform.lakehouse.staged import Staged
-from dedup_platform.lateness import EPOCH, Cell
+from dedup_platform.lateness import EPOCH, Cell, contiguous
 from dedup_platform.settings import CATALOG
 from dedup_platform.stream import Stream
 
@@ -68,6 +68,8 @@ _patiently = retry(
     reraise=True,
 )
 
+MOST_RANGES = 50
+"""PyIceberg goes through the parts of a filter by recursion: beyond so many, one range around them all does."""
 STAGING = "staged_"
 """Prefix of the branches that rows are written to before they are published."""
 
@@ -170,16 +172,24 @@ class Lakehouse:
         wanted = frozenset(cells)
         if not wanted:
             return {}
-        partitions = [cell.partition for cell in wanted]
-        start, end = stream.partitions.start_of(min(partitions)), stream.partitions.start_of(max(partitions) + 1)
-        column = tables.PARTITION_TIME[table]
-        between = f"{column} >= '{start.isoformat()}' and {column} < '{end.isoformat()}'"
+        between = self._between(stream, table, {cell.partition for cell in wanted})
         found: dict[Cell, list[DataFile]] = {}
         for task in self._load(stream.name, table).scan(between, snapshot_id=snapshot_id).plan_files():
             cell = cell_of(task.file)
             if cell in wanted:
                 found.setdefault(cell, []).append(task.file)
         return found
+
+    def _between(self, stream: Stream, table: str, partitions: Iterable[int]) -> str:
+        """A filter on time for PyIceberg, by which it passes over the manifests of other partitions."""
+        ranges = list(contiguous(partitions))
+        if len(ranges) > MOST_RANGES:
+            ranges = [(ranges[0][0], ranges[-1][-1])]
+        column, start_of = tables.PARTITION_TIME[table], stream.partitions.start_of
+        return " or ".join(
+            f"({column} >= '{start_of(range_[0]).isoformat()}' and {column} < '{start_of(range_[-1] + 1).isoformat()}')"
+            for range_ in ranges
+        )
 
     def current(self, stream: Stream, table: str) -> int:
         """The snapshot that readers should see: main's, but of the duplicates the one that the events' commit names."""
