@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import ParamSpec, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -10,6 +12,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from dedup_platform import catalog, ingest, lateness, tables, verify
 from dedup_platform.catalog import Catalog
 from dedup_platform.commits import Commit
+from dedup_platform.connect import naming_the_server
 from dedup_platform.errors import ConflictError, UnknownStreamError
 from dedup_platform.fingerprints import fingerprint
 from dedup_platform.ingest import Ingest, Waiting
@@ -19,6 +22,9 @@ from dedup_platform.ledger import Ledger
 from dedup_platform.recompute import Recompute
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _again = retry(
     retry=retry_if_exception_type(ConflictError),
@@ -71,7 +77,7 @@ class Platform:
         self.settings = settings
         self.streams = dict(streams)
         self.clock = clock
-        self.lake = Lakehouse(Catalog(settings), spark)
+        self.lake = Lakehouse(Catalog(settings), cache(spark))
         self.ledger = Ledger(settings, self.lake.catalog)
         self._ingest = Ingest(self.lake, self.ledger)
         self._recompute = Recompute(self.lake, self.ledger)
@@ -97,13 +103,13 @@ class Platform:
         """Take in all that waits, batch after batch."""
         definition = self._prepare(stream)
         commits = []
-        while commit := _again(self._ingest.next_batch)(definition, self.clock()):
+        while commit := self._do(self._ingest.next_batch, definition, self.clock()):
             commits.append(commit)
         return commits
 
     def accept(self, stream: str, paths: Iterable[str]) -> Commit:
         """Let changed files be read again, as new generations, at the next ingest."""
-        return _again(self._ingest.accept)(self._prepare(stream), list(paths), self.clock())
+        return self._do(self._ingest.accept, self._prepare(stream), list(paths), self.clock())
 
     def plan(self, stream: str) -> list[TablePlan]:
         """What is stale in each derived table and the runs that the policy asks for. Runs nothing, needs no Spark."""
@@ -115,7 +121,7 @@ class Platform:
 
     def recompute(self, stream: str, table: str, partitions: Iterable[int]) -> Commit:
         """Rebuild whole partitions of a derived table, widened to what is linked to them."""
-        return _again(self._recompute.whole)(self._prepare(stream), table, list(partitions))
+        return self._do(self._recompute.whole, self._prepare(stream), table, list(partitions))
 
     def recompute_stale(self, stream: str, table: str, partitions: Iterable[int] | None = None) -> Commit:
         """Rebuild the stale cells of a derived table, all or those of some partitions, widened to what is linked."""
@@ -125,7 +131,7 @@ class Platform:
             return Commit(table, None, "nothing")
         stale = self._plan(definition, table).stale
         reasons = {cell.reason for cell in stale if chosen is None or cell.cell.partition in chosen}
-        return _again(self._recompute.stale)(definition, table, "+".join(sorted(reasons)) or "nothing", chosen)
+        return self._do(self._recompute.stale, definition, table, "+".join(sorted(reasons)) or "nothing", chosen)
 
     def repair(self, stream: str) -> list[Commit]:
         """Rebuild all that is stale, table by table, until nothing is."""
@@ -177,7 +183,12 @@ class Platform:
 
     def verify(self, stream: str) -> list[str]:
         """Recompute everything from raw and compare row for row: the first differences, none if all is equal."""
-        return verify.differences(self.lake, self.ledger, self.stream(stream))
+        return self._do(verify.differences, self.lake, self.ledger, self.stream(stream))
+
+    def _do(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Work that needs Spark, again if somebody else committed first."""
+        with naming_the_server(self.settings):
+            return _again(step)(*args, **kwargs)
 
     def _prepare(self, stream: str) -> Stream:
         definition = self.stream(stream)

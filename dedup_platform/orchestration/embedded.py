@@ -25,15 +25,20 @@ STEPS = 1 + len(tables.DERIVED)
 """Steps of one run."""
 
 
-@contextmanager
-def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    """Dagster's instance in its home; its settings and databases are made where there are none."""
+def make_dagster_home(settings: Settings) -> None:
+    """Create Dagster's home, with settings of Dagster's where there are none."""
     home = settings.dagster_home
     home.mkdir(parents=True, exist_ok=True)
     configuration = home / "dagster.yaml"
     if not configuration.exists():
         configuration.write_text(files(__package__).joinpath("dagster.yaml").read_text("utf-8"), encoding="utf-8")
-    with dg.DagsterInstance.from_config(str(home)) as instance:
+
+
+@contextmanager
+def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
+    """Dagster's instance in its home; its settings and databases are made where there are none."""
+    make_dagster_home(settings)
+    with dg.DagsterInstance.from_config(str(settings.dagster_home)) as instance:
         yield instance
 
 

@@ -1,4 +1,4 @@
-"""A user's day with `dagster dev`: materialize a partition, backfill a range, and a late file that repairs itself."""
+"""A user's day with `make dev`: materialize a partition, backfill a range, and a late file that repairs itself."""
 
 from pathlib import Path
 
@@ -56,9 +56,14 @@ def drop_a_late_file(server: Webserver, stream: Stream) -> None:
     late = record("a", "late", utc("2024-03-02T10:10"), utc("2024-03-20T10:00"), page="/", quantity=1)
     write_batch(stream, lay_out([late], "late.json"))
     repairs = {"dagster/sensor_name": f"{stream.name}_late_partitions"}
-    wait_until(
-        lambda: any(run["status"] == "SUCCESS" for run in server.runs(**repairs)), "the sensor's repair ends", PATIENCE
-    )
+    sparks = set[int]()
+
+    def is_repaired() -> bool:
+        sparks.update(server.sparks())
+        return any(run["status"] == "SUCCESS" for run in server.runs(**repairs))
+
+    wait_until(is_repaired, "the sensor's repair ends", PATIENCE)
+    assert len(sparks) == 1, "a run started a Spark of its own"
     [run] = server.runs(**repairs)
     assert [run["tags"][f"dagster/asset_partition_range_{end}"] for end in ("start", "end")] == [DAYS[1]] * 2
     assert run["tags"]["dedup_platform/reason"] == "late"
