@@ -260,7 +260,7 @@ def run_connect_server(
     """Run a warm Spark for the runs of other processes: a Spark Connect server, until it is interrupted."""
     settings = load_settings()
     environment = connect_server.prepare(settings, port)
-    err.print(f"DEDUP_PLATFORM_SPARK_REMOTE=sc://127.0.0.1:{port} uses this server, process {os.getpid()}")
+    err.print(f"DEDUP_PLATFORM_SPARK_REMOTE={connect_server.address(port)} uses this server, process {os.getpid()}")
     program, *arguments = connect_server.command(settings)
     os.execve(program, [program, *arguments], environment)
 

@@ -14,7 +14,7 @@ from dedup_platform.errors import SettingsError, SparkServerError
 from dedup_platform.settings import Settings
 from dedup_platform.spark import LOOPBACK, spark_conf, use_this_python
 
-__all__ = ["DEFAULT_PORT", "ConnectServer", "command", "connect_server", "prepare"]
+__all__ = ["DEFAULT_PORT", "ConnectServer", "address", "command", "connect_server", "prepare"]
 
 DEFAULT_PORT = 15002
 """Spark's own."""
@@ -23,6 +23,12 @@ _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _SPARK_HOME = Path(pyspark.__file__).parent
 _SECONDS_TO_START = 120  # the first start of all may download jars
 _SECONDS_TO_END = 30
+
+
+def address(port: int) -> str:
+    """What `DEDUP_PLATFORM_SPARK_REMOTE` must be to use the server on this port of this machine."""
+    # By its name and not by its number: only so does PySpark send a token without TLS.
+    return f"sc://localhost:{port}"
 
 
 def prepare(settings: Settings, port: int) -> dict[str, str]:
@@ -36,12 +42,12 @@ def prepare(settings: Settings, port: int) -> dict[str, str]:
     if answers(LOOPBACK, port):
         raise SettingsError(
             f"port {port} of {LOOPBACK} is taken. If a Spark Connect server has it that is yours, "
-            f"DEDUP_PLATFORM_SPARK_REMOTE=sc://{LOOPBACK}:{port} uses it; else choose another port."
+            f"DEDUP_PLATFORM_SPARK_REMOTE={address(port)} uses it; else choose another port."
         )
     settings.make_folders()
     use_this_python(settings)
-    address = {"spark.connect.grpc.binding.address": LOOPBACK, "spark.connect.grpc.binding.port": str(port)}
-    lines = [f"{name}={_escaped(value)}\n" for name, value in {**spark_conf(settings), **address}.items()]
+    binding = {"spark.connect.grpc.binding.address": LOOPBACK, "spark.connect.grpc.binding.port": str(port)}
+    lines = [f"{name}={_escaped(value)}\n" for name, value in {**spark_conf(settings), **binding}.items()]
     file = _properties(settings)
     file.touch(mode=0o600)
     file.write_text("".join(lines), encoding="utf-8")
@@ -64,7 +70,7 @@ class ConnectServer:
     @property
     def remote(self) -> str:
         """What `DEDUP_PLATFORM_SPARK_REMOTE` must be to use it."""
-        return f"sc://{LOOPBACK}:{self.port}"
+        return address(self.port)
 
     @property
     def pid(self) -> int | None:

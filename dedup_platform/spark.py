@@ -70,6 +70,7 @@ def _application(settings: Settings) -> dict[str, str]:
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
         **_jars(),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # ten calls to Java for each column, to name its line
         "spark.sql.warehouse.dir": str(settings.home / "spark-warehouse"),
         # One ingest and repair generate about two hundred classes; the default keeps a hundred and compiles them anew.
         "spark.sql.codegen.cache.maxEntries": "2000",
@@ -89,7 +90,6 @@ def _jars() -> dict[str, str]:
 
 def _session() -> dict[str, str]:
     return {
-        "spark.python.sql.dataFrameDebugging.enabled": "false",  # ten calls to Java for each column, to name its line
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",

@@ -50,7 +50,7 @@ def test_its_properties_are_those_of_a_run_and_nobody_else_reads_them(tmp_path: 
 
 
 def test_a_port_that_is_taken_is_refused_with_the_way_out(tmp_path: Path, taken_port: int) -> None:
-    with pytest.raises(SettingsError, match=f"DEDUP_PLATFORM_SPARK_REMOTE=sc://127.0.0.1:{taken_port} uses it"):
+    with pytest.raises(SettingsError, match=f"DEDUP_PLATFORM_SPARK_REMOTE=sc://localhost:{taken_port} uses it"):
         connect_server.prepare(Settings(home=tmp_path), taken_port)
 
 
