@@ -78,7 +78,11 @@ class ConnectServer:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Start it and wait until it answers. Raises SettingsError, or SparkServerError if it ends before."""
+        """Start it, anew if need be, and wait until it answers.
+
+        Raises SettingsError if it may not be started, SparkServerError if it ends before it answers.
+        """
+        self.stop()
         environment = prepare(self._settings, self.port)
         # A process group of its own: Ctrl-C is for the runs first, and the server ends after them.
         self._process = subprocess.Popen(command(self._settings), env=environment, process_group=0)

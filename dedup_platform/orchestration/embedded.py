@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 
 import dagster as dg
+from sqlalchemy.exc import OperationalError
 
 from dedup_platform import tables
 from dedup_platform.orchestration import runs
@@ -38,7 +39,13 @@ def make_dagster_home(settings: Settings) -> None:
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """Dagster's instance in its home; its settings and databases are made where there are none."""
     make_dagster_home(settings)
-    with dg.DagsterInstance.from_config(str(settings.dagster_home)) as instance:
+    home = str(settings.dagster_home)
+    try:
+        opened = dg.DagsterInstance.from_config(home)
+    except OperationalError:
+        # Another process made Dagster's own tables between Dagster's look and its try: now they are there.
+        opened = dg.DagsterInstance.from_config(home)
+    with opened as instance:
         yield instance
 
 

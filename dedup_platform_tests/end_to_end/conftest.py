@@ -30,7 +30,8 @@ class Webserver:
 
     def sparks(self) -> set[int]:
         """The ids of all Java processes that it and its runs have now."""
-        return {child.pid for child in self._process.children(recursive=True) if child.name() == "java"}
+        found = self._process.children(recursive=True)
+        return {child.pid for child in found if child.is_running() and child.name() == "java"}
 
     def ask(self, query: str, **variables: Any) -> Any:
         """The one field that a query or mutation asks for; OSError while the server is not there yet."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -27,17 +28,25 @@ class CommandLine:
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
         """What it printed on standard output, or on standard error if `code` says that it must fail."""
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=PATIENCE)
+        with self.started(*arguments) as process:
+            out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == code, f"{out}\n{err}"
         return out if code == 0 else err
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """The command at work; it and what it started end with the block at the latest."""
         command = [str(Path(sys.executable).with_name("dedup-platform")), *arguments]
         environment = {**os.environ, "COLUMNS": "300", **self.environment}
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -90,13 +91,16 @@ def test_the_demo_on_a_standalone_cluster_has_the_rows_of_a_local_spark(
 
 def test_stages_and_sources_are_the_same_over_spark_connect(server: ConnectServer) -> None:
     """In a process of its own: PySpark is either with a server or without one."""
-    chosen = ["stages/test_stage_boundaries.py", "lakehouse/test_conditions.py", "sources/test_files.py"]
-    folder = PROJECT / "dedup_platform_tests"
+    files = "sources/test_files.py::test_"
+    chosen = [
+        "stages/test_stage_boundaries.py",
+        "lakehouse/test_conditions.py",
+        *(f"{files}{name}" for name in ("rows_have_the_columns_of_raw_events", "no_bad_file_harms_another")),
+        f"{files}a_file_that_is_not_as_it_was_listed_fails_the_job_by_name",
+    ]
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--spark-remote", server.remote]
-        # Spark Connect does not tell how many tasks a plan has; the real data is the local Spark's.
-        + ["-k", "not share_tasks and not real and not totals"]
-        + [str(folder / name) for name in chosen],
+        + [str(PROJECT / "dedup_platform_tests" / name) for name in chosen],
         cwd=PROJECT,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
         capture_output=True,
@@ -109,9 +113,10 @@ def test_stages_and_sources_are_the_same_over_spark_connect(server: ConnectServe
 def test_runs_of_two_streams_share_the_server(server: ConnectServer, tmp_path: Path) -> None:
     streams = [few_days(tmp_path, name) for name in ("first", "second")]
     lines = [at_server(server, tmp_path / "home", stream) for stream in streams]
-    for process in [line.start("run") for line in lines]:
-        _, said = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, said
+    with ExitStack() as started:
+        for process in [started.enter_context(line.started("run")) for line in lines]:
+            _, said = process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0, said
     first, second = (rows_of(tmp_path / "home", stream) for stream in streams)
     assert first == second
     assert [len(first[table]) for table in (tables.RAW_EVENTS, tables.SESSIONS)] == [9, 3]
@@ -121,11 +126,11 @@ def test_a_run_without_its_server_fails_clearly_and_the_next_one_goes_on(server:
     stream = load_stream(stream_file(tmp_path, generate(tmp_path, events=4_000)))
     home = tmp_path / "home"
     line = at_server(server, home, stream)
-    run = line.start("run")
-    wait_until(lambda: is_writing(home, stream), "the run writes records", PATIENCE)
-    assert server.pid is not None
-    os.kill(server.pid, signal.SIGKILL)
-    _, said = run.communicate(timeout=PATIENCE)
+    with line.started("run") as run:
+        wait_until(lambda: is_writing(home, stream), "the run writes records", PATIENCE)
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        _, said = run.communicate(timeout=PATIENCE)
     assert run.returncode == 5
     assert f"the Spark Connect server {server.remote} went away in the middle of the work" in said
     assert f"the Spark Connect server {server.remote} does not answer" in line("run", code=5)
