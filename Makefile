@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PORT ?= 3000
+SPARK_PORT ?= 15002
 # Two at a time: each has a Spark of its own. Tests of one file share what they prepare; files with the longest come first.
 TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -16,10 +17,6 @@ TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 USABLE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	"$$python" -c '$(USABLE)' 2>/dev/null && echo "$$python" && break; done)
-
-# Not for tests, which make homes of their own.
-dev: export DEDUP_PLATFORM_HOME ?= $(CURDIR)/.dedup_platform
-dev: export DAGSTER_HOME ?= $(DEDUP_PLATFORM_HOME)/dagster
 
 # Others ask for these with an extra, and pip before 23.3 finds their pin only where it is spelled with it.
 PINS_WITH_EXTRAS := gql[requests] uvicorn[standard]
@@ -57,10 +54,8 @@ lint: setup ## check style, formatting, types and the walls between the rooms
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-dev: setup java ## open Dagster's UI (port 3000) for DEDUP_PLATFORM_STREAMS
-	@mkdir -p "$$DAGSTER_HOME"
-	@test -e "$$DAGSTER_HOME/dagster.yaml" || cp dedup_platform/orchestration/dagster.yaml "$$DAGSTER_HOME/"
-	exec $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
+dev: setup java ## open Dagster's UI (port 3000) and a warm Spark for DEDUP_PLATFORM_STREAMS
+	exec $(BIN)/python -m dedup_platform.dev --port $(PORT) --spark-port $(SPARK_PORT)
 
 bench: setup java ## measure speed and memory beside other engines (BENCH="..." are its options, see docs/benchmarks.md)
 	$(BIN)/python -m benchmarks $(BENCH)

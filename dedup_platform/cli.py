@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from dedup_platform import errors, printing, tables
+from dedup_platform import connect_server, errors, printing, tables
 from dedup_platform.export import STDOUT, WRITERS, export as write_rows
 from dedup_platform.maintenance import Upkeep
 from dedup_platform.platform import Platform
@@ -261,12 +261,28 @@ def maintain(
 
 
 @app.command()
-def demo() -> None:
+def demo(
+    events: Annotated[
+        int, typer.Option("--events", metavar="N", min=1, help="How many different clicks to make up.")
+    ] = 200_000,
+) -> None:
     """Generate a click stream with known truth, run it, print found against truth, then repair after a late file."""
     from dedup_platform.demo.rehearsal import rehearse
 
-    if not rehearse(load_settings(), out, err):
+    if not rehearse(load_settings(), events, out, err):
         raise typer.Exit(NOT_EQUAL)
+
+
+@app.command("connect-server")
+def run_connect_server(
+    port: Annotated[int, typer.Option("--port", help="On 127.0.0.1.")] = connect_server.DEFAULT_PORT,
+) -> None:
+    """Run a warm Spark for the runs of other processes: a Spark Connect server, until it is interrupted."""
+    settings = load_settings()
+    environment = connect_server.prepare(settings, port)
+    err.print(f"DEDUP_PLATFORM_SPARK_REMOTE={connect_server.address(port)} uses this server, process {os.getpid()}")
+    program, *arguments = connect_server.command(settings)
+    os.execve(program, [program, *arguments], environment)
 
 
 @files_app.command()

@@ -7,6 +7,7 @@ DedupPlatformError
 ├── SourceError              the source cannot be read (a missing folder, no permission)
 ├── SourceChangedError       a file changed after it was read
 ├── UnknownFileError         no file of this path can be accepted
+├── SparkServerError         the Spark Connect server is not there, or went away in the middle of the work
 ├── ConflictError            someone else committed first; run again
 ├── ConservationError        counts do not balance; nothing was published
 └── IncompatibleChangeError  the stream file differs from its tables in a way that is refused
@@ -22,6 +23,7 @@ __all__ = [
     "SettingsError",
     "SourceChangedError",
     "SourceError",
+    "SparkServerError",
     "StreamFileError",
     "UnknownFileError",
     "UnknownStreamError",
@@ -80,6 +82,17 @@ class SourceChangedError(DedupPlatformError):
 
 class UnknownFileError(DedupPlatformError):
     """A file was named that did not change after it was read."""
+
+
+class SparkServerError(DedupPlatformError):
+    """No Spark Connect server answers at `remote`, or it ended in the middle of the work."""
+
+    def __init__(self, remote: str, reason: str) -> None:
+        super().__init__(remote, reason)
+        self.remote = remote
+
+    def __str__(self) -> str:
+        return f"the Spark Connect server {self.remote} {self.args[1]}"
 
 
 class ConflictError(DedupPlatformError):

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import ParamSpec, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform import catalog, ingest, lateness, tables, verify
 from dedup_platform.catalog import Catalog
 from dedup_platform.commits import Commit
+from dedup_platform.connect import naming_the_server
 from dedup_platform.errors import UnknownStreamError
 from dedup_platform.fingerprints import fingerprint
 from dedup_platform.ingest import Ingest, Waiting
@@ -20,6 +23,9 @@ from dedup_platform.recompute import Recompute
 from dedup_platform.retries import again
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class Platform:
         self.settings = settings
         self.streams = dict(streams)
         self.clock = clock
-        self.lake = Lakehouse(Catalog(settings), spark)
+        self.lake = Lakehouse(Catalog(settings), cache(spark))
         self.ledger = Ledger(settings, self.lake.catalog)
         self._ingest = Ingest(self.lake, self.ledger)
         self._recompute = Recompute(self.lake, self.ledger)
@@ -92,13 +98,13 @@ class Platform:
         """Take in all that waits, batch after batch."""
         definition = self._prepare(stream)
         commits = []
-        while commit := again(self._ingest.next_batch)(definition, self.clock()):
+        while commit := self._do(self._ingest.next_batch, definition, self.clock()):
             commits.append(commit)
         return commits
 
     def accept(self, stream: str, paths: Iterable[str]) -> Commit:
         """Let changed files be read again, as new generations, at the next ingest."""
-        return again(self._ingest.accept)(self._prepare(stream), list(paths), self.clock())
+        return self._do(self._ingest.accept, self._prepare(stream), list(paths), self.clock())
 
     def plan(self, stream: str) -> list[TablePlan]:
         """What is stale in each derived table and the runs that the policy asks for. Runs nothing, needs no Spark."""
@@ -110,7 +116,7 @@ class Platform:
 
     def recompute(self, stream: str, table: str, partitions: Iterable[int]) -> Commit:
         """Rebuild whole partitions of a derived table, widened to what is linked to them."""
-        return again(self._recompute.whole)(self._prepare(stream), table, list(partitions))
+        return self._do(self._recompute.whole, self._prepare(stream), table, list(partitions))
 
     def recompute_stale(self, stream: str, table: str, partitions: Iterable[int] | None = None) -> Commit:
         """Rebuild the stale cells of a derived table, all or those of some partitions, widened to what is linked."""
@@ -120,7 +126,7 @@ class Platform:
             return Commit(table, None, "nothing")
         stale = self._plan(definition, table).stale
         reasons = {cell.reason for cell in stale if chosen is None or cell.cell.partition in chosen}
-        return again(self._recompute.stale)(definition, table, "+".join(sorted(reasons)) or "nothing", chosen)
+        return self._do(self._recompute.stale, definition, table, "+".join(sorted(reasons)) or "nothing", chosen)
 
     def repair(self, stream: str) -> list[Commit]:
         """Rebuild all that is stale, table by table, until nothing is."""
@@ -173,7 +179,12 @@ class Platform:
 
     def verify(self, stream: str) -> list[str]:
         """Recompute everything from raw and compare row for row: the first differences, none if all is equal."""
-        return verify.differences(self.lake, self.ledger, self.stream(stream))
+        return self._do(verify.differences, self.lake, self.ledger, self.stream(stream))
+
+    def _do(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Work that needs Spark, again if somebody else committed first."""
+        with naming_the_server(self.settings):
+            return again(step)(*args, **kwargs)
 
     def maintain(self, stream: str, only: Collection[str] = tables.ALL) -> list[Upkeep]:
         """Compact small files, expire old snapshots and remove orphans, in all tables or only some; no row changes.

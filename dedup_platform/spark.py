@@ -4,12 +4,16 @@ import os
 import sys
 import zipfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
+from dedup_platform.connect import opened
 from dedup_platform.settings import CATALOG, JARS, SQLITE_BUSY_SECONDS, Settings
 
-__all__ = ["spark_conf", "spark_session", "use_this_python"]
+__all__ = ["LOOPBACK", "spark_conf", "spark_session", "use_this_python"]
+
+LOOPBACK = "127.0.0.1"
 
 # ParallelGC is about 5 % faster than G1 on this work; the time zone keeps the JVM's own conversions in UTC too.
 _JAVA_OPTIONS = "-XX:+UseParallelGC -Duser.timezone=UTC"
@@ -22,43 +26,51 @@ def spark_conf(settings: Settings) -> dict[str, str]:
 
     Of a Spark Connect server only the session's part is set: the server has its own jars, memory and extensions.
     """
+    session = _session() | _catalog(settings)
     if settings.spark_remote:
-        place = {"spark.remote": settings.spark_remote}
-    else:
-        place = {"spark.master": settings.spark_master, **_application(settings)}
-    return place | _session() | _catalog(settings) | settings.spark_conf
+        own = {name: value for name, value in settings.spark_conf.items() if name.startswith("spark.sql.")}
+        return {"spark.remote": settings.spark_remote} | session | own
+    return {"spark.master": settings.spark_master} | _application(settings) | session | settings.spark_conf
 
 
 def spark_session(settings: Settings) -> SparkSession:
-    """The running session, or a new one with `spark_conf(settings)`."""
+    """The running session, or a new one with `spark_conf(settings)`. SparkServerError if its server is not there."""
     settings.make_folders()
-    use_this_python()
+    use_this_python(settings)
     builder = SparkSession.builder
     for key, value in spark_conf(settings).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    return opened(settings, builder.getOrCreate)
 
 
-def use_this_python() -> None:
-    """Let local Python workers be the interpreter that runs now, and local ports be on the loopback interface.
+def use_this_python(settings: Settings) -> None:
+    """Let Python workers be the interpreter that runs now, and ports be on the loopback interface if nobody is outside.
 
     Spark takes both from the environment only; without this it takes whatever `python3` is on the PATH.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if _is_on_loopback(settings):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+
+
+def _is_on_loopback(settings: Settings) -> bool:
+    """Whether the driver and all executors are on this machine: a local master, or a cluster on its loopback."""
+    master = settings.spark_master
+    return master.startswith("local") or urlsplit(master).hostname in (LOOPBACK, "localhost")
 
 
 def _application(settings: Settings) -> dict[str, str]:
-    local = {}
-    if settings.spark_master.startswith("local"):
-        local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return local | {
+    here = {}
+    if _is_on_loopback(settings):
+        here = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    return here | {
         "spark.app.name": "dedup_platform",
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} '-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}'",
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
         **_jars(),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # ten calls to Java for each column, to name its line
         "spark.sql.warehouse.dir": str(settings.home / "spark-warehouse"),
         # One ingest and repair generate about two hundred classes; the default keeps a hundred and compiles them anew.
         "spark.sql.codegen.cache.maxEntries": "2000",
@@ -78,7 +90,6 @@ def _jars() -> dict[str, str]:
 
 def _session() -> dict[str, str]:
     return {
-        "spark.python.sql.dataFrameDebugging.enabled": "false",  # ten calls to Java for each column, to name its line
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",

@@ -28,8 +28,9 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--thorough`: what CI has no time for."""
+    """`--thorough`: what CI has no time for. `--spark-remote`: where `spark` is."""
     parser.addoption("--thorough", action="store_true", help="run the longest tests in full (an hour more)")
+    parser.addoption("--spark-remote", help="a Spark Connect server (sc://...) to use, in place of a local Spark")
 
 
 @pytest.fixture(scope="session")
@@ -76,9 +77,10 @@ def _folder_of_data(name: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def settings(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Settings:
     """The deployment of `spark`, in a temporary folder."""
-    return Settings(home=tmp_path_factory.mktemp("home"), spark_master="local[2]")
+    remote = request.config.getoption("--spark-remote")
+    return Settings(home=tmp_path_factory.mktemp("home"), spark_master="local[2]", spark_remote=remote)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """The deployment's settings, and the Spark and PyIceberg that they set up: one catalog, seen alike by both."""
 
+import os
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform.errors import SettingsError
 from dedup_platform.settings import CATALOG, ENV_PREFIX, Settings, load_settings
-from dedup_platform.spark import spark_conf
+from dedup_platform.spark import spark_conf, use_this_python
 
 MOMENT = datetime(2026, 1, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 
@@ -98,10 +99,39 @@ def test_a_password_is_in_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_connect_server_gets_only_the_sessions_part(tmp_path: Path) -> None:
-    conf = spark_conf(Settings(home=tmp_path, spark_remote="sc://127.0.0.1:15002"))
+    own = {"spark.executor.memory": "9g", "spark.sql.shuffle.partitions": "3"}
+    conf = spark_conf(Settings(home=tmp_path, spark_remote="sc://127.0.0.1:15002", spark_conf=own))
     assert conf["spark.remote"] == "sc://127.0.0.1:15002"
     assert conf["spark.sql.session.timeZone"] == "UTC"
-    assert not {"spark.master", "spark.jars.packages", "spark.driver.memory", "spark.sql.extensions"} & conf.keys()
+    assert conf["spark.sql.shuffle.partitions"] == "3"
+    application = {"spark.master", "spark.jars", "spark.jars.packages", "spark.driver.memory", "spark.executor.memory"}
+    assert not (application | {"spark.sql.extensions"}) & conf.keys()
+
+
+@pytest.mark.parametrize(
+    ("master", "is_here"),
+    [
+        ("local[*]", True),
+        ("local-cluster[2,1,1024]", True),
+        ("spark://127.0.0.1:7077", True),
+        ("spark://localhost:7077", True),
+        ("spark://10.0.0.7:7077", False),
+        ("spark://first:7077,second:7077", False),
+        ("yarn", False),
+        ("k8s://https://10.0.0.7:6443", False),
+    ],
+)
+def test_ports_are_on_loopback_unless_others_must_reach_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, master: str, is_here: bool
+) -> None:
+    for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    settings = Settings(home=tmp_path, spark_master=master)
+    use_this_python(settings)
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ.get("SPARK_LOCAL_IP") == ("127.0.0.1" if is_here else None)
+    assert spark_conf(settings).get("spark.driver.host") == ("127.0.0.1" if is_here else None)
 
 
 def test_session_is_utc_and_its_workers_are_this_python(spark: SparkSession) -> None:

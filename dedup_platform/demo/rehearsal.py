@@ -44,14 +44,14 @@ class Rehearsal:
         return {self.stream.name: self.stream}
 
 
-def rehearse(settings: Settings, out: Console, err: Console) -> bool:
-    """Run the demo in `<home>/demo`; whether everything that was found is the truth.
+def rehearse(settings: Settings, events: int, out: Console, err: Console) -> bool:
+    """Run the demo with about `events` clicks in `<home>/demo`; whether everything that was found is the truth.
 
     An earlier demo there is replaced. Raises SettingsError if something else is there.
     """
     folder = _emptied(settings.home / FOLDER)
     with shown(err, "making up clicks", None):
-        truth = generate(folder)
+        truth = generate(folder, events=events)
         path = stream_file(folder, truth)
     out.print(f"{truth.records:,} records of a week's clicks, with their truth, lie in {folder}.")
     demo = _opened(folder, path, out, err)
@@ -166,5 +166,4 @@ def _command(settings: Settings, path: Path) -> str:
         "DAGSTER_HOME": settings.dagster_home,
     }
     words = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items()]
-    dagster = Path(sys.executable).with_name("dagster")
-    return " ".join([*words, shlex.quote(str(dagster)), "dev", "-m", "dedup_platform.definitions"])
+    return " ".join([*words, shlex.quote(sys.executable), "-m", "dedup_platform.dev"])

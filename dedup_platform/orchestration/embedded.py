@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 
 import dagster as dg
+from sqlalchemy.exc import OperationalError
 
 from dedup_platform import tables
 from dedup_platform.orchestration import runs
@@ -25,15 +26,26 @@ STEPS = 1 + len(tables.DERIVED)
 """Steps of one run."""
 
 
-@contextmanager
-def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    """Dagster's instance in its home; its settings and databases are made where there are none."""
+def make_dagster_home(settings: Settings) -> None:
+    """Create Dagster's home, with settings of Dagster's where there are none."""
     home = settings.dagster_home
     home.mkdir(parents=True, exist_ok=True)
     configuration = home / "dagster.yaml"
     if not configuration.exists():
         configuration.write_text(files(__package__).joinpath("dagster.yaml").read_text("utf-8"), encoding="utf-8")
-    with dg.DagsterInstance.from_config(str(home)) as instance:
+
+
+@contextmanager
+def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
+    """Dagster's instance in its home; its settings and databases are made where there are none."""
+    make_dagster_home(settings)
+    home = str(settings.dagster_home)
+    try:
+        opened = dg.DagsterInstance.from_config(home)
+    except OperationalError:
+        # Another process made Dagster's own tables between Dagster's look and its try: now they are there.
+        opened = dg.DagsterInstance.from_config(home)
+    with opened as instance:
         yield instance
 
 

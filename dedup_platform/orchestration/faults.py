@@ -6,7 +6,8 @@ from datetime import timedelta
 from pyspark.sql import Column, DataFrame, Window, functions as F
 
 from dedup_platform import tables
-from dedup_platform.lateness import contiguous, reach
+from dedup_platform.lakehouse.conditions import in_partitions
+from dedup_platform.lateness import reach
 from dedup_platform.platform import Platform
 from dedup_platform.stages.cells import microseconds, partition_ordinal
 from dedup_platform.stream import Stream
@@ -57,12 +58,8 @@ def _near(rows: DataFrame, stream: Stream, table: str, partitions: Collection[in
     """The partitions and, before each, those that can hold the row that comes before one of theirs."""
     distances = {tables.DEDUPLICATED_EVENTS: stream.deduplicate.window, tables.SESSIONS: stream.sessions.timeout}
     before = reach(distances.get(table, timedelta(0)), stream.partitions.length)
-    condition = F.lit(False)
-    time = F.col(tables.PARTITION_TIME[table])
-    for run in contiguous(near for partition in partitions for near in range(partition - before, partition + 1)):
-        start, end = stream.partitions.start_of(run[0]), stream.partitions.start_of(run[-1] + 1)
-        condition = condition | ((time >= F.lit(start)) & (time < F.lit(end)))
-    return rows.where(condition)
+    near = {place for partition in partitions for place in range(partition - before, partition + 1)}
+    return rows.where(in_partitions(stream, F.col(tables.PARTITION_TIME[table]), near))
 
 
 def _stored_in(stream: Stream, table: str) -> Column:

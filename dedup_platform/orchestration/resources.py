@@ -6,6 +6,7 @@ from datetime import datetime
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
+from dedup_platform.connect import opened
 from dedup_platform.orchestration import runs
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
@@ -19,7 +20,7 @@ def spark_resource(settings: Settings) -> dg.ResourceDefinition:
     @dg.resource(description="One lazy Spark session for each run, set up by the deployment's settings.")
     def spark() -> LazyPySparkResource:
         settings.make_folders()
-        use_this_python()
+        use_this_python(settings)
         # Made here and not configured, because the UI shows a resource's configuration and settings may hold secrets.
         return LazyPySparkResource(spark_config=spark_conf(settings))
 
@@ -36,6 +37,8 @@ def platform_resource(
         if context.run and context.instance:
             context.instance.add_run_tags(context.run.run_id, runs.this_process())
         spark = context.resources.spark
-        return Platform.open(settings, dict(streams), spark=lambda: spark.spark_session, clock=clock)
+        return Platform.open(
+            settings, dict(streams), spark=lambda: opened(settings, lambda: spark.spark_session), clock=clock
+        )
 
     return platform

@@ -1,17 +1,18 @@
-"""A real `dagster dev` on a free loopback port, spoken to as the UI does."""
+"""A real `make dev` on free loopback ports, spoken to as the UI does."""
 
 import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import psutil  # type: ignore[import-untyped]
 
 from dedup_platform_tests.conftest import BRIEF_JAVA
 
@@ -21,10 +22,19 @@ BRIEF = BRIEF_JAVA | {"DEDUP_PLATFORM_SPARK_MASTER": "local[2]", "DEDUP_PLATFORM
 
 
 class Webserver:
-    """The GraphQL interface of one `dagster dev`."""
+    """The GraphQL interface of one `dagster dev`, and the processes behind it."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, process: psutil.Process) -> None:
         self._url = f"http://127.0.0.1:{port}/graphql"
+        self._process = process
+
+    def sparks(self) -> set[int]:
+        """The ids of all Java processes that it and its runs have now."""
+        found = set()
+        for child in self._process.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                found |= {child.pid} if child.name() == "java" else set()
+        return found
 
     def ask(self, query: str, **variables: Any) -> Any:
         """The one field that a query or mutation asks for; OSError while the server is not there yet."""
@@ -107,27 +117,34 @@ class Webserver:
 
 @contextmanager
 def dagster_dev(environment: Mapping[str, str], log: Path) -> Iterator[Webserver]:
-    """`dagster dev` while the block runs; everything it started ends with it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [str(Path(sys.executable).with_name("dagster")), "dev", "--host", "127.0.0.1", "--port", str(port)]
-    project = Path(__file__).parents[2]
+    """What `make dev` runs, while the block runs; fails if anything that it started outlives it."""
+    ports = [f"--{name}={free_port()}" for name in ("port", "spark-port")]
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, cwd=project, env=os.environ | environment, stdout=output, stderr=output, start_new_session=True
+        process = psutil.Popen(
+            [sys.executable, "-m", "dedup_platform.dev", *ports],
+            cwd=log.parent,
+            env=os.environ | environment,
+            stdout=output,
+            stderr=output,
         )
     try:
-        server = Webserver(port)
+        server = Webserver(int(ports[0].partition("=")[2]), process)
         wait_until(server.is_ready, "dagster dev answers", 120)
         yield server
     finally:
+        started = process.children(recursive=True)
         process.send_signal(signal.SIGINT)
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        _, alive = psutil.wait_procs([process, *started], timeout=120)
+        for each in alive:
+            each.kill()
+    assert not alive, f"{alive} outlived the process that started them"
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody has now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float) -> None:

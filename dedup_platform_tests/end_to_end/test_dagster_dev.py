@@ -1,5 +1,7 @@
-"""A user's day with `dagster dev`: materialize a partition, backfill a range, and a late file that repairs itself."""
+"""A user's day with `make dev`: materialize a partition, backfill a range, and a late file that repairs itself."""
 
+import os
+import signal
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -30,6 +32,7 @@ def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: Spark
         materialize_one_partition(server, stream)
         backfill_a_range(server, stream)
         drop_a_late_file(server, stream)
+        kill_the_warm_spark(server)
     platform = Platform.open(settings, {stream.name: stream}, lambda: spark)
     assert platform.verify(stream.name) == []
     assert not any(plan.stale for plan in platform.plan(stream.name))
@@ -56,12 +59,24 @@ def drop_a_late_file(server: Webserver, stream: Stream) -> None:
     late = record("a", "late", utc("2024-03-02T10:10"), utc("2024-03-20T10:00"), page="/", quantity=1)
     write_batch(stream, lay_out([late], "late.json"))
     repairs = {"dagster/sensor_name": f"{stream.name}_late_partitions"}
-    wait_until(
-        lambda: any(run["status"] == "SUCCESS" for run in server.runs(**repairs)), "the sensor's repair ends", PATIENCE
-    )
+    sparks = set[int]()
+
+    def is_repaired() -> bool:
+        sparks.update(server.sparks())
+        return any(run["status"] == "SUCCESS" for run in server.runs(**repairs))
+
+    wait_until(is_repaired, "the sensor's repair ends", PATIENCE)
+    assert len(sparks) == 1, "a run started a Spark of its own"
     [run] = server.runs(**repairs)
     assert [run["tags"][f"dagster/asset_partition_range_{end}"] for end in ("start", "end")] == [DAYS[1]] * 2
     assert run["tags"]["dedup_platform/reason"] == "late"
+
+
+def kill_the_warm_spark(server: Webserver) -> None:
+    """Another one takes its place."""
+    [killed] = server.sparks()
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: len(server.sparks() - {killed}) == 1, "a new Spark Connect server is started", PATIENCE)
 
 
 def stream_of_four_days(folder: Path) -> Stream:

@@ -1,0 +1,104 @@
+"""Servers and commands as processes of their own, on the loopback interface; each is ended by its own process id."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+from dedup_platform_tests.conftest import BRIEF_JAVA
+from dedup_platform_tests.end_to_end.conftest import free_port, wait_until
+
+LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}
+PATIENCE = 300
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """`dedup-platform` under settings of its own."""
+
+    environment: Mapping[str, str]
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """What it printed on standard output, or on standard error if `code` says that it must fail."""
+        with self.started(*arguments) as process:
+            out, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == code, f"{out}\n{err}"
+        return out if code == 0 else err
+
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """The command at work; it and what it started end with the block at the latest."""
+        command = [str(Path(sys.executable).with_name("dedup-platform")), *arguments]
+        environment = {**os.environ, "COLUMNS": "300", **self.environment}
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+
+
+@contextmanager
+def running(command: list[str], environment: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process while the block runs."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=os.environ | environment, stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def standalone_cluster(folder: Path, workers: int) -> Iterator[str]:
+    """A Spark cluster of a master and workers of one core and 1 GB each; its address for `spark.master`.
+
+    Worker number n runs its executors in `folder / str(n)`.
+    """
+    port, ui = free_port(), free_port()
+    deploy = "org.apache.spark.deploy"
+    here = ["--host", "127.0.0.1", "--webui-port"]
+    environment = LOOPBACK | BRIEF_JAVA | {"SPARK_DAEMON_MEMORY": "256m"}
+    with ExitStack() as started:
+
+        def start(name: str, *arguments: str) -> None:
+            started.enter_context(
+                running([spark_class(), f"{deploy}.{name}", *here, *arguments], environment, folder / f"{port}.log")
+            )
+
+        start("master.Master", str(ui), "--port", str(port))
+        wait_until(lambda: alive_workers(ui) == 0, "the master answers", PATIENCE)
+        for number in range(workers):
+            size = "--cores", "1", "--memory", "1g", "--work-dir", str(folder / str(number))
+            start("worker.Worker", "0", *size, f"spark://127.0.0.1:{port}")
+        wait_until(lambda: alive_workers(ui) == workers, "all workers are there", PATIENCE)
+        yield f"spark://127.0.0.1:{port}"
+
+
+def alive_workers(master_ui: int) -> int | None:
+    """How many workers a master knows; None while it does not answer."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{master_ui}/json/", timeout=10) as answer:
+            return int(json.load(answer)["aliveworkers"])
+    except OSError:
+        return None
+
+
+def spark_class() -> str:
+    return str(Path(pyspark.__file__).parent / "bin" / "spark-class")

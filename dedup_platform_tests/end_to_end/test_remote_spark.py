@@ -1,0 +1,176 @@
+"""The platform on a Spark that is not its own, by settings alone: a Spark Connect server, and a standalone cluster."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dedup_platform import tables
+from dedup_platform.connect_server import ConnectServer, connect_server
+from dedup_platform.demo.clicks import generate
+from dedup_platform.demo.files import stream_file
+from dedup_platform.lakehouse import Lakehouse
+from dedup_platform.lakehouse.lakehouse import STAGING
+from dedup_platform.platform import Platform
+from dedup_platform.settings import Settings
+from dedup_platform.stream import Stream, load_stream
+from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
+from dedup_platform_tests.conftest import PROJECT
+from dedup_platform_tests.end_to_end.conftest import BRIEF, free_port, wait_until
+from dedup_platform_tests.end_to_end.processes import PATIENCE, CommandLine, standalone_cluster
+
+EVENTS = "1000"
+Rows = dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """The one Spark Connect server of these tests. Its own settings name another home than its clients do."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in BRIEF.items():
+            environment.setenv(name, value)
+        settings = Settings(home=tmp_path_factory.mktemp("server"), spark_master="local[2]", driver_memory="1g")
+        with connect_server(settings, free_port()) as started:
+            yield started
+
+
+def at_server(server: ConnectServer, home: Path, stream: Stream | None = None) -> CommandLine:
+    """The command line over the server. Where there is no Java it cannot start a Spark of its own."""
+    place = {"DEDUP_PLATFORM_HOME": str(home), "DEDUP_PLATFORM_SPARK_REMOTE": server.remote, "JAVA_HOME": "/nowhere"}
+    return CommandLine(place | ({"DEDUP_PLATFORM_STREAMS": str(stream.origin)} if stream else {}))
+
+
+@pytest.fixture(scope="module")
+def local_rows(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Callable[[Stream], Rows]:
+    """The rows that a local Spark makes of a demo's files, the late one among them from the start."""
+    known: dict[datetime, Rows] = {}
+
+    def rows(stream: Stream) -> Rows:
+        # The demo makes up the week before today, and midnight may have come between two of them.
+        start = stream.partitions.start
+        if start not in known:
+            home = tmp_path_factory.mktemp("local")
+            platform = temporary_platform(home, stream, spark, lambda: datetime.now(UTC))
+            platform.ingest(stream.name)
+            platform.repair(stream.name)
+            known[start] = rows_of(home, stream)
+        return known[start]
+
+    return rows
+
+
+def test_the_demo_over_spark_connect_has_the_rows_of_a_local_spark(
+    server: ConnectServer, local_rows: Callable[[Stream], Rows], tmp_path: Path
+) -> None:
+    assert "dedup_platform.dev" in at_server(server, tmp_path)("demo", "--events", EVENTS)
+    stream = demo_of(tmp_path)
+    assert rows_of(tmp_path / "demo", stream) == local_rows(stream)
+    assert json.loads(at_server(server, tmp_path / "demo", stream)("verify", "--json")) == {stream.name: []}
+
+
+def test_the_demo_on_a_standalone_cluster_has_the_rows_of_a_local_spark(
+    local_rows: Callable[[Stream], Rows], tmp_path: Path
+) -> None:
+    executors = {"spark.executor.memory": "1g", "spark.executor.cores": "1"}
+    with standalone_cluster(tmp_path, workers=2) as master:
+        place = {"DEDUP_PLATFORM_SPARK_MASTER": master, "DEDUP_PLATFORM_SPARK_CONF": json.dumps(executors)}
+        CommandLine(BRIEF | place | {"DEDUP_PLATFORM_HOME": str(tmp_path)})("demo", "--events", EVENTS)
+    stream = demo_of(tmp_path)
+    assert rows_of(tmp_path / "demo", stream) == local_rows(stream)
+    for worker in ("0", "1"):
+        assert list((tmp_path / worker).glob("app-*/*/stderr")), f"worker {worker} had no executor"
+
+
+def test_stages_and_sources_are_the_same_over_spark_connect(server: ConnectServer) -> None:
+    """In a process of its own: PySpark is either with a server or without one."""
+    files = "sources/test_files.py::test_"
+    chosen = [
+        "stages/test_stage_boundaries.py",
+        "lakehouse/test_conditions.py",
+        *(f"{files}{name}" for name in ("rows_have_the_columns_of_raw_events", "no_bad_file_harms_another")),
+        f"{files}a_file_that_is_not_as_it_was_listed_fails_the_job_by_name",
+    ]
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--spark-remote", server.remote]
+        + [str(PROJECT / "dedup_platform_tests" / name) for name in chosen],
+        cwd=PROJECT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_runs_of_two_streams_share_the_server(server: ConnectServer, tmp_path: Path) -> None:
+    streams = [few_days(tmp_path, name) for name in ("first", "second")]
+    lines = [at_server(server, tmp_path / "home", stream) for stream in streams]
+    with ExitStack() as started:
+        for process in [started.enter_context(line.started("run")) for line in lines]:
+            _, said = process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0, said
+    first, second = (rows_of(tmp_path / "home", stream) for stream in streams)
+    assert first == second
+    assert [len(first[table]) for table in (tables.RAW_EVENTS, tables.SESSIONS)] == [9, 3]
+
+
+def test_a_run_without_its_server_fails_clearly_and_the_next_one_goes_on(server: ConnectServer, tmp_path: Path) -> None:
+    stream = load_stream(stream_file(tmp_path, generate(tmp_path, events=4_000)))
+    home = tmp_path / "home"
+    line = at_server(server, home, stream)
+    with line.started("run") as run:
+        wait_until(lambda: is_writing(home, stream), "the run writes records", PATIENCE)
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        _, said = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 5
+    assert f"the Spark Connect server {server.remote} went away in the middle of the work" in said
+    assert f"the Spark Connect server {server.remote} does not answer" in line("run", code=5)
+    server.start()
+    line("run")
+    assert json.loads(line("verify", "--json")) == {stream.name: []}
+
+
+def few_days(folder: Path, name: str) -> Stream:
+    stream = make_stream(folder, name, start="2024-03-01")
+    times = [utc(f"2024-03-0{day}T10:0{minute}") for day in (1, 2, 3) for minute in range(3)]
+    write_batch(stream, lay_out([record("a", f"{time}", time, page="/", quantity=1) for time in times], "first.json"))
+    return stream
+
+
+def is_writing(home: Path, stream: Stream) -> bool:
+    """Whether rows are being written that are not published yet."""
+    lake = lake_of(home, stream)
+    found = [lake.catalog.load(stream.name, table) for table in tables.ALL]
+    return any(branch.startswith(STAGING) for table in found if table for branch in table.refs())
+
+
+def demo_of(home: Path) -> Stream:
+    return load_stream(home / "demo" / "clicks.yaml")
+
+
+def rows_of(home: Path, stream: Stream) -> Rows:
+    """Table -> its rows as text and in order, read without Spark."""
+    lake = lake_of(home, stream)
+    rows = {}
+    for name in tables.ALL:
+        table = lake.catalog.load_table(stream.name, name)
+        rows[name] = sorted(map(repr, table.scan(snapshot_id=lake.current(stream, name)).to_arrow().to_pylist()))
+    return rows
+
+
+def lake_of(home: Path, stream: Stream) -> Lakehouse:
+    """The tables in a home, to be looked at without Spark."""
+
+    def no_spark() -> SparkSession:
+        raise AssertionError("PyIceberg alone can read tables")
+
+    return Platform.open(Settings(home=home), {stream.name: stream}, no_spark).lake
