@@ -14,10 +14,10 @@ from dedup_platform_tests.costs.event_log import Scans, only_log, scans
 
 SHORT, LONG = 3, 300
 LONGEST = 600
-METADATA_A_DAY = 120
-"""Bytes of metadata that a repair may write more for each day of history (12 KB for 100 days, of 150 KB in all): the
-day's entries in the manifests that three of its commits rewrite. Manifests stay small (`tables.PROPERTIES`), so that
-this ends at two thousand cells.
+METADATA_A_DAY = 150
+"""Bytes of metadata that a repair may write more for each day of history (12 KB for 100 days, of 170 KB in all): the
+entries beside the replaced ones in the manifests that three of its commits rewrite, and the lists' lines. No manifest
+holds more than `lakehouse.overwrite.MOST_ENTRIES` of a commit, which is where this ends.
 """
 
 
