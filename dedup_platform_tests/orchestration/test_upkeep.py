@@ -8,6 +8,7 @@ from dedup_platform_tests.orchestration.conftest import Deployment, click
 
 
 def test_the_job_looks_after_all_tables_and_observes_them(deploy: Deployment) -> None:
+    deploy.later(seconds=600)  # so that what is taken in has settled, and is repaired in the same run
     for number in range(5):
         deploy.deliver(f"{number}.json", click("a", f"2024-03-01T10:0{number}"), click("a", f"2024-03-02T10:0{number}"))
         deploy.ingest()
