@@ -159,7 +159,7 @@ def test_what_does_not_balance_is_not_published(deployment: Deployment, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr("dedup_platform.recompute.work", forgetful)
         with pytest.raises(ConservationError, match=r"2024-03-03, bucket \d: \d+ raw, but \d+ deduplicated"):
-            deployment.deliver(event(ENTITIES[0], "late", 2, 610, arrival_day=10))
+            deployment.deliver(event(ENTITIES[0], "lost", 2, 611, arrival_day=10))
     assert deployment.head(tables.RAW_EVENTS) != heads[tables.RAW_EVENTS]
     assert {t: deployment.head(t) for t in tables.DERIVED} == {t: heads[t] for t in tables.DERIVED}
     deployment.platform.repair(deployment.stream.name)
