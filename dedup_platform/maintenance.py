@@ -35,10 +35,10 @@ from dedup_platform.ledger.schema import CONSUMER
 from dedup_platform.retries import again
 from dedup_platform.stream import Maintenance as Rules, Stream
 
-MANIFESTS = 20
-"""More manifests than this are written anew, unless they are large."""
+MANIFESTS = 100
+"""More manifests than this are written anew, unless they are full. Writers merge theirs from about so many on, too."""
 MANIFEST_BYTES = 8 * 1024**2
-"""What Iceberg fills a manifest up to."""
+"""What Iceberg fills a manifest up to if the table does not say otherwise."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ class Maintenance:
     def _rewrite_manifests(self, stream: Stream, table: str) -> None:
         loaded = self.lake.catalog.load_table(stream.name, table)
         manifests = head(loaded).manifests(loaded.io)
-        if len(manifests) > MANIFESTS + sum(each.manifest_length for each in manifests) // MANIFEST_BYTES:
+        full = int(loaded.properties.get("commit.manifest.target-size-bytes", MANIFEST_BYTES))
+        if len(manifests) > MANIFESTS + sum(each.manifest_length for each in manifests) // full:
             again(upkeep.rewrite_manifests)(self.lake, stream, table)
 
     def _expire(self, stream: Stream, table: str, now: datetime) -> int:
