@@ -70,17 +70,54 @@ class Chunk:
         return sum(_bytes(files) for files in (*self.cells.values(), *self.around.values()))
 
 
+@dataclass
+class Store:
+    """The data files of some tables, to one task: what it reads is counted."""
+
+    tables: Mapping[str, TableFiles]
+    bytes_read: int = 0
+    """The sizes of the files, of which only some columns are read."""
+
+    def read(self, table: str, files: Sequence[DataFile], columns: Sequence[str]) -> pl.DataFrame:
+        """The rows of some files."""
+        frame = pl.from_arrow(self.tables[table].read(files, columns))
+        assert isinstance(frame, pl.DataFrame)
+        self.bytes_read += _bytes(files)
+        return frame
+
+    def replace(
+        self,
+        table: str,
+        cell: Cell,
+        old: Sequence[DataFile],
+        rows: pl.DataFrame,
+        order: Sequence[str],
+        columns: Sequence[str],
+    ) -> tuple[bool, DataFile | None]:
+        """Write the rows of a cell if they are not those of the old files; whether they differ, and the new file."""
+        if rows.height == sum(file.record_count for file in old):
+            if not rows.height:
+                return False, None
+            if rows.sort(order).equals(self.read(table, old, columns).sort(order)):
+                return False, None
+        return True, self.tables[table].write(cell, rows.to_arrow()) if rows.height else None
+
+    def count_events(self, table: str, files: Sequence[DataFile]) -> int:
+        """The events in the fragments or sessions of some files."""
+        return int(self.read(table, files, ["event_count"])["event_count"].sum())
+
+
 @dataclass(frozen=True)
 class Deduplication:
     """Rule 3 for chunks of raw events."""
 
     stream: Stream
-    tables: Mapping[str, TableFiles]
 
-    def __call__(self, chunk: Chunk) -> Iterator[Written]:
+    def __call__(self, chunk: Chunk, store: Store) -> Iterator[Written]:
         """The files of events and duplicates of each cell of the chunk."""
+        names = column_names(self.stream, DEDUPLICATED_EVENTS)
         cells, around = (
-            {cell.partition: self._records(files) for cell, files in part.items()}
+            {cell.partition: store.read(RAW_EVENTS, files, names) for cell, files in part.items()}
             for part in (chunk.cells, chunk.around)
         )
         verdicts = deduplicate(cells, around, self.stream)
@@ -89,11 +126,8 @@ class Deduplication:
             numbers = _lateness(found, cell, self.stream)
             for table, rows in ((DUPLICATE_EVENTS, found.duplicates), (DEDUPLICATED_EVENTS, found.events)):
                 old, names = chunk.old[table].get(cell, ()), column_names(self.stream, table)
-                is_changed, file = _replace(self.tables[table], cell, old, rows, COORDINATES, names)
+                is_changed, file = store.replace(table, cell, old, rows, COORDINATES, names)
                 yield Written(cell, table, is_changed, file, numbers=numbers)
-
-    def _records(self, files: Sequence[DataFile]) -> pl.DataFrame:
-        return _frame(self.tables[RAW_EVENTS], files, column_names(self.stream, DEDUPLICATED_EVENTS))
 
 
 @dataclass(frozen=True)
@@ -101,17 +135,16 @@ class Fragmentation:
     """Rule 4 within each partition, for chunks of deduplicated events."""
 
     stream: Stream
-    tables: Mapping[str, TableFiles]
 
-    def __call__(self, chunk: Chunk) -> Iterator[Written]:
+    def __call__(self, chunk: Chunk, store: Store) -> Iterator[Written]:
         """The file of fragments of each cell of the chunk."""
         names = column_names(self.stream, SESSION_FRAGMENTS)
-        fragments = self.tables[SESSION_FRAGMENTS]
         for cell, files in chunk.cells.items():
             old = chunk.old[SESSION_FRAGMENTS].get(cell, ())
-            rows = fragment(_frame(self.tables[DEDUPLICATED_EVENTS], files, columns_read(self.stream)), self.stream)
-            is_changed, file = _replace(fragments, cell, old, rows, ("entity_id", "first_event_time"), names)
-            before = _events_in(fragments, old) if is_changed and old else 0
+            rows = fragment(store.read(DEDUPLICATED_EVENTS, files, columns_read(self.stream)), self.stream)
+            order = ("entity_id", "first_event_time")
+            is_changed, file = store.replace(SESSION_FRAGMENTS, cell, old, rows, order, names)
+            before = store.count_events(SESSION_FRAGMENTS, old) if is_changed and old else 0
             yield Written(cell, SESSION_FRAGMENTS, is_changed, file, before, int(rows["event_count"].sum()))
 
 
@@ -120,20 +153,19 @@ class Sessionization:
     """Rules 4 and 5 for chunks of fragments; what lies around must hold whole chains."""
 
     stream: Stream
-    tables: Mapping[str, TableFiles]
 
-    def __call__(self, chunk: Chunk) -> Iterator[Written]:
+    def __call__(self, chunk: Chunk, store: Store) -> Iterator[Written]:
         """The file of sessions that start in each cell of the chunk."""
-        names, sessions = column_names(self.stream, SESSIONS), self.tables[SESSIONS]
+        names = column_names(self.stream, SESSIONS)
         files = [file for part in (chunk.cells, chunk.around) for found in part.values() for file in found]
-        fragments = _frame(self.tables[SESSION_FRAGMENTS], files, column_names(self.stream, SESSION_FRAGMENTS))
+        fragments = store.read(SESSION_FRAGMENTS, files, column_names(self.stream, SESSION_FRAGMENTS))
         rows = stitch(fragments, self.stream).sort("started_at")
         for cell in chunk.cells:
             start, end = (self.stream.partitions.start_of(cell.partition + step) for step in (0, 1))
             inside = rows.filter(pl.col("started_at").is_between(start, end, closed="left"))
             old = chunk.old[SESSIONS].get(cell, ())
-            is_changed, file = _replace(sessions, cell, old, inside, ("session_id",), names)
-            before = _events_in(sessions, old) if is_changed and old else 0
+            is_changed, file = store.replace(SESSIONS, cell, old, inside, ("session_id",), names)
+            before = store.count_events(SESSIONS, old) if is_changed and old else 0
             yield Written(cell, SESSIONS, is_changed, file, before, int(inside["event_count"].sum()))
 
 
@@ -173,26 +205,41 @@ def _old_of(cells: Iterable[Cell], old: Mapping[str, CellFiles]) -> Mapping[str,
     return {table: _of(cells, files) for table, files in old.items()}
 
 
-def work(spark: SparkSession, chunks: Iterable[Chunk], each: Callable[[Chunk], Iterator[Written]]) -> list[Written]:
-    """Have Spark's tasks do `each` chunk; small chunks share a task."""
+Step = Callable[[Chunk, Store], Iterator[Written]]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all tasks of one step did together."""
+
+    written: list[Written]
+    bytes_read: int
+
+
+def work(spark: SparkSession, chunks: Iterable[Chunk], step: Step, tables: Mapping[str, TableFiles]) -> Work:
+    """Have Spark's tasks do a step for each chunk; small chunks share a task."""
     tasks = list(_cut(list(chunks), lambda chunk: chunk.bytes))
     if not tasks:
-        return []
+        return Work([], 0)
     # Every task is sent its own chunks only: with all of them in the function, each would receive them all.
     packed = spark.createDataFrame(
         [(number, pickle.dumps(task)) for number, task in enumerate(tasks)], "id long, task binary"
     )
     numbers = spark.range(0, len(tasks), 1, numPartitions=len(tasks))
-    done = numbers.join(F.broadcast(packed), "id").select("task").mapInArrow(partial(_work, each), "written binary")
-    return [written for row in done.collect() for written in pickle.loads(row.written)]
+    run = partial(_run, step, tables)
+    done = numbers.join(F.broadcast(packed), "id").select("task").mapInArrow(run, "written binary, bytes_read long")
+    rows = done.collect()
+    return Work([each for row in rows for each in pickle.loads(row.written)], sum(row.bytes_read for row in rows))
 
 
-def _work(each: Callable[[Chunk], Iterator[Written]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run(step: Step, tables: Mapping[str, TableFiles], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     spare_archives()
     for batch in batches:
         for task in batch.column(0):
-            written = [result for chunk in pickle.loads(task.as_py()) for result in each(chunk)]
-            yield pa.RecordBatch.from_pydict({"written": pa.array([pickle.dumps(written)], pa.binary())})
+            store = Store(tables)
+            written = [each for chunk in pickle.loads(task.as_py()) for each in step(chunk, store)]
+            columns = {"written": pa.array([pickle.dumps(written)], pa.binary()), "bytes_read": [store.bytes_read]}
+            yield pa.RecordBatch.from_pydict(columns)
 
 
 def _cut(items: Sequence[Task], size: Callable[[Task], int]) -> Iterator[list[Task]]:
@@ -211,33 +258,6 @@ def _cut(items: Sequence[Task], size: Callable[[Task], int]) -> Iterator[list[Ta
 
 def _bytes(files: Sequence[DataFile]) -> int:
     return sum(file.file_size_in_bytes for file in files)
-
-
-def _frame(table: TableFiles, files: Sequence[DataFile], columns: Sequence[str]) -> pl.DataFrame:
-    frame = pl.from_arrow(table.read(files, columns))
-    assert isinstance(frame, pl.DataFrame)
-    return frame
-
-
-def _events_in(table: TableFiles, files: Sequence[DataFile]) -> int:
-    return int(_frame(table, files, ["event_count"])["event_count"].sum())
-
-
-def _replace(
-    table: TableFiles,
-    cell: Cell,
-    old: Sequence[DataFile],
-    rows: pl.DataFrame,
-    order: Sequence[str],
-    columns: Sequence[str],
-) -> tuple[bool, DataFile | None]:
-    """Write the rows of a cell if they are not those of the old files; whether they differ, and the new file."""
-    if rows.height == sum(file.record_count for file in old):
-        if not rows.height:
-            return False, None
-        if rows.sort(order).equals(_frame(table, old, columns).sort(order)):
-            return False, None
-    return True, table.write(cell, rows.to_arrow()) if rows.height else None
 
 
 def _lateness(found: Verdicts, cell: Cell, stream: Stream) -> dict[str, float]:

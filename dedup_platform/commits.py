@@ -16,6 +16,8 @@ class Commit:
     cells_checked: frozenset[Cell] = frozenset()
     cells_rewritten: frozenset[Cell] = frozenset()
     rows_written: int = 0
+    bytes_read: int = 0
+    """The sizes of the data files that the work on cells read columns of; what Spark itself reads is not in it."""
     bytes_written: int = 0
     seconds: float = 0.0
     built_from: Mapping[str, int] = field(default_factory=dict)

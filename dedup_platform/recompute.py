@@ -16,9 +16,12 @@ from dedup_platform import statistics
 from dedup_platform.catalog import new_receipt_name
 from dedup_platform.cellwork import (
     CellFiles,
+    Chunk,
     Deduplication,
     Fragmentation,
     Sessionization,
+    Step,
+    Work,
     Written,
     chunks_along_time,
     chunks_of_cells,
@@ -26,7 +29,6 @@ from dedup_platform.cellwork import (
     work,
 )
 from dedup_platform.commits import Commit
-from dedup_platform.datafiles import TableFiles
 from dedup_platform.errors import ConflictError, ConservationError
 from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import Lakehouse, Staged
@@ -159,9 +161,9 @@ class Recompute:
         around = reach(stream.deduplicate.window, stream.partitions.length)
         raw = self.lake.files(stream, RAW_EVENTS, build.source, grown(cells, around))
         old = self._old(build, cells, DUPLICATE_EVENTS, DEDUPLICATED_EVENTS)
-        each = Deduplication(stream, self._tables(build, RAW_EVENTS, *old))
-        written = work(self.lake.spark(), chunks_along_time(raw, _with_files(cells, raw, old), old, around), each)
-        duplicates, events = (Rebuilt.of(table, written, old[table]) for table in old)
+        chunks = chunks_along_time(raw, _with_files(cells, raw, old), old, around)
+        done = self._work(build, chunks, Deduplication(stream), RAW_EVENTS, *old)
+        duplicates, events = (Rebuilt.of(table, done.written, old[table]) for table in old)
         beside = self._stage(build, duplicates, {"reason": build.reason}) if duplicates.changed else None
         pair = beside.snapshot_id if beside else build.heads[DUPLICATE_EVENTS].snapshot_id
         receipt = self._receipt(build, cells, events.changed)
@@ -178,16 +180,16 @@ class Recompute:
         if beside:
             self.lake.publish(beside)
         return self._publish(
-            build, staged, receipt, cells, events.changed | duplicates.changed, beside, events.numbers()
+            build, staged, receipt, cells, events.changed | duplicates.changed, done, beside, events.numbers()
         )
 
     def _fragment(self, build: Build, cells: Cells) -> Commit:
         stream = build.stream
         events = self.lake.files(stream, DEDUPLICATED_EVENTS, build.source, cells)
         old = self._old(build, cells, SESSION_FRAGMENTS)
-        each = Fragmentation(stream, self._tables(build, DEDUPLICATED_EVENTS, SESSION_FRAGMENTS))
-        written = work(self.lake.spark(), chunks_of_cells(events, _with_files(cells, events, old), old), each)
-        fragments = Rebuilt.of(SESSION_FRAGMENTS, written, old[SESSION_FRAGMENTS])
+        chunks = chunks_of_cells(events, _with_files(cells, events, old), old)
+        done = self._work(build, chunks, Fragmentation(stream), DEDUPLICATED_EVENTS, SESSION_FRAGMENTS)
+        fragments = Rebuilt.of(SESSION_FRAGMENTS, done.written, old[SESSION_FRAGMENTS])
         receipt = self._receipt(build, cells, fragments.changed)
         staged = self._stage(build, fragments, self._properties(build, receipt))
         before, after = fragments.count_events()
@@ -195,7 +197,7 @@ class Recompute:
         inside = sum(sizes[cell].rows for cell in fragments.changed if cell in sizes)
         self._balance(build, [staged], after == inside, f"{inside} events, but fragments of {after}")
         receipt["events"] = self._total_events(build, SESSION_FRAGMENTS) - before + after
-        return self._publish(build, staged, receipt, cells, fragments.changed)
+        return self._publish(build, staged, receipt, cells, fragments.changed, done)
 
     def _sessionize(self, build: Build, cells: Cells) -> Commit:
         stream = build.stream
@@ -203,9 +205,9 @@ class Recompute:
         cells = widened.cells
         fragments = self.lake.files(stream, SESSION_FRAGMENTS, build.source, widened.read)
         old = self._old(build, cells, SESSIONS)
-        each = Sessionization(stream, self._tables(build, SESSION_FRAGMENTS, SESSIONS))
-        written = work(self.lake.spark(), chunks_of_chains(fragments, _with_files(cells, fragments, old), old), each)
-        sessions = Rebuilt.of(SESSIONS, written, old[SESSIONS])
+        chunks = chunks_of_chains(fragments, _with_files(cells, fragments, old), old)
+        done = self._work(build, chunks, Sessionization(stream), SESSION_FRAGMENTS, SESSIONS)
+        sessions = Rebuilt.of(SESSIONS, done.written, old[SESSIONS])
         receipt = self._receipt(build, cells, sessions.changed)
         staged = self._stage(build, sessions, self._properties(build, receipt))
         before, after = sessions.count_events()
@@ -215,7 +217,7 @@ class Recompute:
             self._balance(
                 build, [staged], total == expected, f"fragments of {expected} events, but sessions of {total}"
             )
-        return self._publish(build, staged, receipt, cells, sessions.changed)
+        return self._publish(build, staged, receipt, cells, sessions.changed, done)
 
     # What all steps share
 
@@ -229,8 +231,10 @@ class Recompute:
                 return WidenedSessions(cells, cells)
         return with_sessions(self.lake, build.stream, build.source, build.base, build.facts, cells)
 
-    def _tables(self, build: Build, *names: str) -> dict[str, TableFiles]:
-        return {name: self.lake.table_files(build.stream, name) for name in names}
+    def _work(self, build: Build, chunks: Iterable[Chunk], step: Step, *tables: str) -> Work:
+        return work(
+            self.lake.spark(), chunks, step, {name: self.lake.table_files(build.stream, name) for name in tables}
+        )
 
     def _old(self, build: Build, cells: Cells, *names: str) -> dict[str, dict[Cell, list[DataFile]]]:
         return {name: self.lake.files(build.stream, name, build.heads[name].snapshot_id, cells) for name in names}
@@ -276,6 +280,7 @@ class Recompute:
         receipt: dict[str, Any],
         checked: Cells,
         rewritten: Cells,
+        done: Work,
         beside: Staged | None = None,
         numbers: Mapping[int, Mapping[str, float]] | None = None,
     ) -> Commit:
@@ -290,6 +295,7 @@ class Recompute:
             cells_checked=checked,
             cells_rewritten=rewritten,
             rows_written=sum(each.rows_added for each in written),
+            bytes_read=done.bytes_read,
             bytes_written=sum(each.bytes_added for each in written),
             built_from={INPUT_OF[build.table]: build.source},
             partitions=statistics.of_partitions(

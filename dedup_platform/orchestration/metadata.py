@@ -111,6 +111,7 @@ def _metadata(commit: Commit, table: str, numbers: Mapping[str, float]) -> Metad
         "reason": commit.reason,
         # As text: a snapshot id has more digits than a browser's numbers.
         "snapshot_id": str(commit.snapshot_id),
+        "commit_bytes_read": commit.bytes_read,
         "commit_bytes_written": commit.bytes_written,
         "commit_seconds": round(commit.seconds, 3),
     }

@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -21,13 +21,13 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import recompute, tables
 from dedup_platform.catalog import FileChange, changes, head, since
-from dedup_platform.cellwork import Chunk, Written, work
+from dedup_platform.cellwork import Chunk, Step, Work, work
+from dedup_platform.datafiles import TableFiles
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.spark import spark_session
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, temporary_platform, utc, write_batch
 
-Each = Callable[[Chunk], Iterator[Written]]
 LAST_DAY = utc("2024-12-01T00:00:00")
 NOW = utc("2025-01-01T00:00:00")
 NEAR = 3
@@ -85,13 +85,14 @@ def run(platform: Platform) -> None:
 def repair(platform: Platform) -> dict[str, object]:
     before, heads = metadata(platform), {table: current(platform, table) for table in tables.ALL}
     start = now()
-    with given_to_tasks() as given:
+    with given_to_tasks() as (given, read):
         run(platform)
     written = {table: list(written_since(platform, table, heads[table])) for table in tables.ALL}
     return {
         "start": start,
         "end": now(),
         "given": given,
+        "read": read,
         "files": {table: len(files) for table, files in written.items()},
         "bytes": {table: sum(file.bytes for file in files) for table, files in written.items()},
         "metadata": dict(metadata(platform) - before),
@@ -99,22 +100,23 @@ def repair(platform: Platform) -> dict[str, object]:
 
 
 @contextmanager
-def given_to_tasks() -> Iterator[list[int]]:
-    """The bytes of each data file that tasks are given meanwhile, ascending."""
+def given_to_tasks() -> Iterator[tuple[list[int], list[int]]]:
+    """The bytes of each data file that tasks are given meanwhile, ascending; and what each step read of them."""
     given: list[int] = []
+    read: list[int] = []
 
-    def watched(
-        spark: SparkSession, chunks: Iterable[Chunk], each: Callable[[Chunk], Iterator[Written]]
-    ) -> list[Written]:
+    def watched(spark: SparkSession, chunks: Iterable[Chunk], step: Step, stored: Mapping[str, TableFiles]) -> Work:
         known = list(chunks)
         for chunk in known:
             for cells in (chunk.cells, chunk.around, *chunk.old.values()):
                 given.extend(file.file_size_in_bytes for files in cells.values() for file in files)
         given.sort()
-        return work(spark, known, each)
+        done = work(spark, known, step, stored)
+        read.append(done.bytes_read)
+        return done
 
     with patch.object(recompute, "work", watched):
-        yield given
+        yield given, read
 
 
 def current(platform: Platform, table: str) -> int:

@@ -25,9 +25,11 @@ holds more than `lakehouse.overwrite.MOST_ENTRIES` of a commit, which is where t
 class Repair:
     """What the ingest and the repair of one late event cost: reads, and data files and bytes written by table."""
 
-    read: Scans
+    scans: Scans
     given: list[int]
     """Bytes of each data file that tasks were given to read."""
+    read: list[int]
+    """Bytes that the tasks of each step read of them."""
     files: dict[str, int]
     bytes: dict[str, int]
     metadata: dict[str, int]
@@ -50,17 +52,20 @@ def repairs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Repair]:
     log, found = only_log(folder / "log"), {}
     for days, line in zip((SHORT, LONG), ended.stdout.splitlines(), strict=True):
         said = json.loads(line)
-        read = scans(log, said["start"], said["end"])
-        found[days] = Repair(read, said["given"], said["files"], said["bytes"], said["metadata"])
+        told = scans(log, said.pop("start"), said.pop("end"))
+        found[days] = Repair(told, **said)
     return found
 
 
 def test_a_repair_reads_as_many_data_files_and_bytes_after_a_long_history(repairs: dict[int, Repair]) -> None:
-    assert repairs[SHORT].read.files > 0
-    assert repairs[SHORT].read.records > 0
-    assert repairs[LONG].read == repairs[SHORT].read
+    assert repairs[SHORT].scans.files > 0
+    assert repairs[SHORT].scans.records > 0
+    assert repairs[LONG].scans == repairs[SHORT].scans
     assert repairs[SHORT].given
     assert repairs[LONG].given == repairs[SHORT].given
+    assert len(repairs[SHORT].read) == len(tables.DERIVED)
+    assert min(repairs[SHORT].read) > 0
+    assert repairs[LONG].read == repairs[SHORT].read
 
 
 def test_a_repair_writes_one_data_file_a_table_and_as_many_bytes_after_a_long_history(

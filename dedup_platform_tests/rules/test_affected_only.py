@@ -1,6 +1,6 @@
 """Rule 6 and 9 by the manifests themselves: a late event rewrites its cell and what is linked to it, nothing else."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.catalog import changes, head, since
-from dedup_platform.cellwork import Chunk, Written, work
+from dedup_platform.cellwork import Work, work
 from dedup_platform.errors import ConservationError, IncompatibleChangeError
 from dedup_platform.lateness import Cell
 from dedup_platform.platform import Platform
@@ -149,11 +149,10 @@ def test_a_record_read_late_that_arrived_early_takes_over_next_door_in_one_commi
 def test_what_does_not_balance_is_not_published(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 2 with a task that loses the events of a cell."""
 
-    def forgetful(spark: SparkSession, chunks: Iterable[Chunk], each: Any) -> list[Written]:
-        return [
-            replace(found, file=None) if found.table == tables.DEDUPLICATED_EVENTS else found
-            for found in work(spark, chunks, each)
-        ]
+    def forgetful(*arguments: Any) -> Work:
+        done = work(*arguments)
+        lost = [replace(each, file=None) if each.table == tables.DEDUPLICATED_EVENTS else each for each in done.written]
+        return replace(done, written=lost)
 
     heads = {table: deployment.head(table) for table in tables.ALL}
     with monkeypatch.context() as patch:
