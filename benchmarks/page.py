@@ -43,7 +43,7 @@ _SECTIONS = {
     "landing": (
         "From landing to readable",
         "A late file lands while `dagster dev` runs, until its sessions can be read. A tick of the sensor comes every "
-        "15 seconds, so on average half of that is waiting for it. Warm is a Spark Connect server, cold a Spark of the "
+        "5 seconds, so on average half of that is waiting for it. Warm is a Spark Connect server, cold a Spark of the "
         "run's own.",
     ),
     "skew": ("One entity owns a fifth", "Whole processes. The peak is of the process and all its children together."),

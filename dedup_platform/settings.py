@@ -82,6 +82,8 @@ class Settings(BaseSettings):
     spark_remote: str | None = None
     spark_conf: dict[str, str] = Field(default_factory=dict, repr=False)
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
+    sensor_interval: Annotated[int, Field(ge=1)] = 15
+    """Seconds between two looks of a sensor."""
 
     @property
     def dagster_home(self) -> Path:

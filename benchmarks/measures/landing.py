@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import median
 
 import dagster as dg
-import pyspark
 
 from benchmarks.bench import Bench, land
 from benchmarks.contender import Task
@@ -28,13 +27,14 @@ from benchmarks.data import Events
 from benchmarks.process import PROJECT, Contestant
 from dedup_platform import tables
 from dedup_platform.catalog import Catalog, committed_at, head
+from dedup_platform.connect_server import connect_server
 from dedup_platform.orchestration.embedded import open_instance
 from dedup_platform.orchestration.runs import ENDED
 from dedup_platform.settings import ENV_PREFIX, Settings
-from dedup_platform.spark import spark_conf
 
 NAME = "landing"
 EVENTS, DAYS = 100_000, 10
+SENSOR_INTERVAL = 5
 PATIENCE_SECONDS = 240
 STEPS = ("tick", "dequeue", "launch", "ingest", "repair")
 
@@ -52,7 +52,8 @@ def measure(bench: Bench) -> None:
         with ExitStack() as stack:
             environment = _environment(task, settings)
             if kind == "warm":
-                environment[f"{ENV_PREFIX}SPARK_REMOTE"] = stack.enter_context(connect_server(settings, task.logs))
+                server = stack.enter_context(connect_server(settings, free_port()))
+                environment[f"{ENV_PREFIX}SPARK_REMOTE"] = server.remote
             instance = stack.enter_context(_dagster(environment, settings, Path(task.logs) / f"dagster-{kind}.log"))
             landings = []
             # The first one waits for Dagster's own start, and on a warm Spark for its warming up.
@@ -110,31 +111,9 @@ def _environment(task: Task, settings: Settings) -> dict[str, str]:
         f"{ENV_PREFIX}HOME": str(settings.home),
         f"{ENV_PREFIX}STREAMS": str(Path(task.home) / f"{STREAM}.yaml"),
         f"{ENV_PREFIX}DRIVER_MEMORY": "2g",
+        f"{ENV_PREFIX}SENSOR_INTERVAL": str(SENSOR_INTERVAL),
         "DAGSTER_HOME": str(settings.home / "dagster"),
     }
-
-
-@contextmanager
-def connect_server(settings: Settings, logs: str) -> Iterator[str]:
-    """A Spark Connect server with the deployment's own properties while the block runs; its address."""
-    port = _free_port()
-    conf = spark_conf(settings) | {"spark.connect.grpc.binding.port": str(port)}
-    conf["spark.connect.grpc.binding.address"] = "127.0.0.1"
-    master = conf.pop("spark.master")
-    home = Path(pyspark.__file__).parent
-    command = [
-        str(home / "bin" / "spark-submit"),
-        "--class",
-        "org.apache.spark.sql.connect.service.SparkConnectServer",
-        "--master",
-        master,
-    ]
-    for key, value in conf.items():
-        command += ["--conf", f"{key}={value}"]
-    environment = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    with _process(command, environment, Path(logs) / "connect.log"):
-        _wait_until(lambda: _answers(port), "the Spark Connect server answers")
-        yield f"sc://127.0.0.1:{port}"
 
 
 @contextmanager
@@ -143,7 +122,7 @@ def _dagster(environment: Mapping[str, str], settings: Settings, log: Path) -> I
     os.environ["DAGSTER_HOME"] = environment["DAGSTER_HOME"]
     with open_instance(settings) as instance:
         dagster = Path(sys.executable).with_name("dagster")
-        command = [str(dagster), "dev", "--host", "127.0.0.1", "--port", str(_free_port())]
+        command = [str(dagster), "dev", "--host", "127.0.0.1", "--port", str(free_port())]
         with _process(command, environment, log):
             _wait_until(lambda: bool(instance.all_instigator_state()), "Dagster's daemon runs the sensors")
             yield instance
@@ -172,12 +151,8 @@ def _process(command: list[str], environment: Mapping[str, str], log: Path) -> I
             process.wait()
 
 
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

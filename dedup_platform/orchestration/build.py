@@ -27,7 +27,7 @@ def build_definitions(
         assets=[asset for stream in streams.values() for asset in stream_assets(stream)],
         jobs=[*(job for stream in streams.values() for job in (ingest_job(stream), repair_job(stream))), *upkeep],
         schedules=[maintenance_schedule(job) for job in upkeep],
-        sensors=[sensor for stream in streams.values() for sensor in stream_sensors(stream)],
+        sensors=[sensor for stream in streams.values() for sensor in stream_sensors(stream, settings)],
         resources={"spark": spark_resource(settings), "platform": platform_resource(settings, streams, clock)},
         loggers=loggers,
         executor=dg.in_process_executor,

@@ -19,22 +19,22 @@ from dedup_platform.orchestration.partitions import last_known
 from dedup_platform.orchestration.triage import Held, Request, described, pause, triage
 from dedup_platform.platform import Platform
 from dedup_platform.printing import duration
+from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 
-SECONDS_BETWEEN_TICKS = 15
 FILES_SHOWN = 20
 
 
-def stream_sensors(stream: Stream) -> list[dg.SensorDefinition]:
+def stream_sensors(stream: Stream, settings: Settings) -> list[dg.SensorDefinition]:
     """The sensors of one stream, on unless somebody switched them off."""
-    return [_new_input(stream), _late_partitions(stream)]
+    return [_new_input(stream, settings.sensor_interval), _late_partitions(stream, settings.sensor_interval)]
 
 
-def _new_input(stream: Stream) -> dg.SensorDefinition:
+def _new_input(stream: Stream, interval: int) -> dg.SensorDefinition:
     @dg.sensor(
         name=f"{stream.name}_new_input",
         job_name=runs.ingest_job_name(stream),
-        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        minimum_interval_seconds=interval,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Starts {runs.ingest_job_name(stream)} when the source of {stream.name} has something new.",
     )
@@ -67,11 +67,11 @@ def _left_alone(waiting: Waiting) -> list[str]:
     return [*lines, f"and {more} more"] if more else lines
 
 
-def _late_partitions(stream: Stream) -> dg.SensorDefinition:
+def _late_partitions(stream: Stream, interval: int) -> dg.SensorDefinition:
     @dg.sensor(
         name=f"{stream.name}_late_partitions",
         job_name=runs.repair_job_name(stream),
-        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        minimum_interval_seconds=interval,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Starts {runs.repair_job_name(stream)} for the partitions of {stream.name} with stale cells.",
     )
