@@ -54,6 +54,12 @@ def test_sensors_work_without_being_switched_on(definitions: dg.Definitions) -> 
         assert definitions.resolve_sensor_def(name).default_status == dg.DefaultSensorStatus.RUNNING
 
 
+def test_a_setting_says_how_often_sensors_look(tmp_path: Path, two_streams: dict[str, Stream]) -> None:
+    definitions = build_definitions(Settings(home=tmp_path, sensor_interval=5), two_streams)
+    for name in ("daily_new_input", "hourly_late_partitions"):
+        assert definitions.resolve_sensor_def(name).minimum_interval_seconds == 5
+
+
 def test_all_assets_of_a_stream_share_its_partitions_and_a_backfill_policy(definitions: dg.Definitions) -> None:
     graph = definitions.resolve_asset_graph()
     nodes = [graph.get(dg.AssetKey(["daily", table])) for table in tables.ALL]
