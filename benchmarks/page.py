@@ -14,7 +14,7 @@ _SECTIONS = {
         "Everything from nothing, warm",
         "Processes that have done the same once before, in turn, the others idle. The platform starts from "
         "`raw_events`, with empty derived tables and no control database; the others start from the source files. "
-        "`copy` is no contender but the floor: it writes the same columns through Iceberg's writer and does nothing "
+        "`copy` is no contender but the floor: it reads and writes the same columns as the platform does, and nothing "
         "else.",
     ),
     "rebuild_cold": (
@@ -79,9 +79,10 @@ def _page(figures: Figures, picture: str | None) -> Iterator[str]:
     yield from _prose(
         f"{options['events']:,} events over {options['days']} days, ten a session, {options['copies']:.0%} of them "
         "delivered twice, with UUIDs as ids, a long tail of lateness, and in each 100 bytes that hardly compress, "
-        f"so that everybody has to copy them. Java has a heap of {options['memory']}; the platform's tables have "
-        f"{options['buckets']} buckets. After every run DuckDB reads the files that were written: events and sessions "
-        "must have the same checksums for all contenders, or the harness fails."
+        "so that everybody has to copy them. All write Parquet with zstd, level 1. Java has a heap of "
+        f"{options['memory']}; the platform's tables have {options['buckets']} buckets. After every run DuckDB reads "
+        "the files that were written: events and sessions must have the same checksums for all contenders, or the "
+        "harness fails."
     )
     yield ""
     yield "```text"
@@ -167,6 +168,13 @@ def _details(section: str, measures: dict[str, dict[str, Figure]]) -> Iterator[s
             steps = ", ".join(f"{step} {seconds(took)}" for step, took in figure["steps"].items() if took)
             yield ""
             yield f"Ours by steps{case}: {steps}."
+        if "day_bytes" in figure:
+            steps = ", ".join(f"{step} {seconds(took)}" for step, took in figure["steps"].items())
+            yield ""
+            yield from _prose(
+                f"Of{name.partition(':')[2]}: {steps}. It writes {megabytes(figure['data_bytes_written'])} MB of data, raw "
+                f"included; the derived tables hold {megabytes(figure['day_bytes'])} MB of that day."
+            )
         if "tables" in figure and name == "rebuild":
             yield ""
             yield "What ours has written, in its time; `duplicate_events` and `session_fragments` nobody else writes:"

@@ -12,15 +12,14 @@ from functools import partial
 from typing import TypeVar
 
 import polars as pl
-import pyarrow as pa
 from pyiceberg.manifest import DataFile
-from pyspark.sql import SparkSession, functions as F
+from pyspark.sql import SparkSession
 
 from dedup_platform.datafiles import TableFiles
 from dedup_platform.kernels.deduplicated import Verdicts, deduplicate
 from dedup_platform.kernels.fragments import columns_read, fragment
 from dedup_platform.kernels.sessions import stitch
-from dedup_platform.lateness import Cell
+from dedup_platform.lateness import NO_ENTITY, Cell
 from dedup_platform.stream import Stream
 from dedup_platform.tables import (
     COORDINATES,
@@ -31,14 +30,17 @@ from dedup_platform.tables import (
     SESSIONS,
     column_names,
 )
-from dedup_platform.workers import spare_archives
+from dedup_platform.workers import on_workers
 
-TASK_BYTES = 64 * 2**20
-"""About so many bytes of files are one task: in memory they are a few hundred megabytes."""
+CHUNK_BYTES = 128 * 2**20
+"""At most so many bytes of files are worked on together, unless one cell has more: in memory they are three times that.
+Larger chunks read less around them, since there are fewer."""
+TASK_BYTES = 32 * 2**20
+"""Chunks below this share a task."""
 
 CellFiles = Mapping[Cell, Sequence[DataFile]]
-Task = TypeVar("Task")
-Result = TypeVar("Result")
+Weigh = Callable[[Sequence[DataFile]], int]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,8 @@ class Chunk:
     old: Mapping[str, CellFiles]
     """What the tables that are rebuilt hold in these cells, by table."""
     around: CellFiles = field(default_factory=dict)
-
-    @property
-    def bytes(self) -> int:
-        """Of all files that are read."""
-        return sum(_bytes(files) for files in (*self.cells.values(), *self.around.values()))
+    bytes: int = 0
+    """About what there is to read in these cells."""
 
 
 @dataclass
@@ -76,13 +75,13 @@ class Store:
 
     tables: Mapping[str, TableFiles]
     bytes_read: int = 0
-    """The sizes of the files, of which only some columns are read."""
+    """At most: of a file, all but the columns whose size is known and that are not read."""
 
     def read(self, table: str, files: Sequence[DataFile], columns: Sequence[str]) -> pl.DataFrame:
         """The rows of some files."""
         frame = pl.from_arrow(self.tables[table].read(files, columns))
         assert isinstance(frame, pl.DataFrame)
-        self.bytes_read += _bytes(files)
+        self.bytes_read += self.tables[table].bytes_of(files, columns)
         return frame
 
     def replace(
@@ -114,7 +113,11 @@ class Deduplication:
     stream: Stream
 
     def __call__(self, chunk: Chunk, store: Store) -> Iterator[Written]:
-        """The files of events and duplicates of each cell of the chunk."""
+        """The files of events and duplicates of each cell of the chunk, and of the fragments of changed events.
+
+        Fragments are made here although another commit publishes them, because the events are in memory: reading them
+        again would cost a third of the time.
+        """
         names = column_names(self.stream, DEDUPLICATED_EVENTS)
         cells, around = (
             {cell.partition: store.read(RAW_EVENTS, files, names) for cell, files in part.items()}
@@ -128,6 +131,9 @@ class Deduplication:
                 old, names = chunk.old[table].get(cell, ()), column_names(self.stream, table)
                 is_changed, file = store.replace(table, cell, old, rows, COORDINATES, names)
                 yield Written(cell, table, is_changed, file, numbers=numbers)
+            # The events come last.
+            if is_changed and cell.bucket != NO_ENTITY:
+                yield _fragments(cell, found.events, chunk.old[SESSION_FRAGMENTS].get(cell, ()), self.stream, store)
 
 
 @dataclass(frozen=True)
@@ -138,14 +144,9 @@ class Fragmentation:
 
     def __call__(self, chunk: Chunk, store: Store) -> Iterator[Written]:
         """The file of fragments of each cell of the chunk."""
-        names = column_names(self.stream, SESSION_FRAGMENTS)
         for cell, files in chunk.cells.items():
-            old = chunk.old[SESSION_FRAGMENTS].get(cell, ())
-            rows = fragment(store.read(DEDUPLICATED_EVENTS, files, columns_read(self.stream)), self.stream)
-            order = ("entity_id", "first_event_time")
-            is_changed, file = store.replace(SESSION_FRAGMENTS, cell, old, rows, order, names)
-            before = store.count_events(SESSION_FRAGMENTS, old) if is_changed and old else 0
-            yield Written(cell, SESSION_FRAGMENTS, is_changed, file, before, int(rows["event_count"].sum()))
+            events = store.read(DEDUPLICATED_EVENTS, files, columns_read(self.stream))
+            yield _fragments(cell, events, chunk.old[SESSION_FRAGMENTS].get(cell, ()), self.stream, store)
 
 
 @dataclass(frozen=True)
@@ -170,17 +171,19 @@ class Sessionization:
 
 
 def chunks_along_time(
-    files: CellFiles, cells: Iterable[Cell], old: Mapping[str, CellFiles], reach: int
+    files: CellFiles, cells: Iterable[Cell], old: Mapping[str, CellFiles], reach: int, weigh: Weigh
 ) -> Iterator[Chunk]:
     """The cells cut into chunks of one bucket each, with the files of the cells within `reach` partitions of them."""
     by_bucket: dict[int, list[Cell]] = {}
     for cell in sorted(cells):
         by_bucket.setdefault(cell.bucket, []).append(cell)
     for in_bucket in by_bucket.values():
-        for part in _cut(in_bucket, lambda cell: _bytes(files.get(cell, ()))):
+        weights = {cell: weigh(files.get(cell, ())) for cell in in_bucket}
+        for part in _cut(in_bucket, weights.__getitem__, CHUNK_BYTES):
             near = {Cell(cell.partition + step, cell.bucket) for cell in part for step in range(-reach, reach + 1)}
             inside = {cell: files.get(cell, ()) for cell in part}
-            yield Chunk(inside, _old_of(part, old), _of(near - set(part), files))
+            weight = sum(weights[cell] for cell in part)
+            yield Chunk(inside, _old_of(part, old), _of(near - set(part), files), weight)
 
 
 def chunks_of_chains(files: CellFiles, cells: Iterable[Cell], old: Mapping[str, CellFiles]) -> Iterator[Chunk]:
@@ -188,13 +191,15 @@ def chunks_of_chains(files: CellFiles, cells: Iterable[Cell], old: Mapping[str, 
     for bucket in sorted({cell.bucket for cell in cells}):
         inside = {cell: files.get(cell, ()) for cell in sorted(cells) if cell.bucket == bucket}
         around = {cell: files[cell] for cell in sorted(files) if cell.bucket == bucket and cell not in inside}
-        yield Chunk(inside, _old_of(inside, old), around)
+        weight = sum(_bytes(found) for found in (*inside.values(), *around.values()))
+        yield Chunk(inside, _old_of(inside, old), around, weight)
 
 
 def chunks_of_cells(files: CellFiles, cells: Iterable[Cell], old: Mapping[str, CellFiles]) -> Iterator[Chunk]:
-    """The cells cut into chunks; each cell stands for itself."""
-    for part in _cut(sorted(cells), lambda cell: _bytes(files.get(cell, ()))):
-        yield Chunk({cell: files.get(cell, ()) for cell in part}, _old_of(part, old))
+    """Each cell as a chunk: it stands for itself."""
+    for cell in sorted(cells):
+        found = files.get(cell, ())
+        yield Chunk({cell: found}, _old_of([cell], old), bytes=_bytes(found))
 
 
 def _of(cells: Iterable[Cell], files: CellFiles) -> CellFiles:
@@ -217,47 +222,49 @@ class Work:
 
 
 def work(spark: SparkSession, chunks: Iterable[Chunk], step: Step, tables: Mapping[str, TableFiles]) -> Work:
-    """Have Spark's tasks do a step for each chunk; small chunks share a task."""
-    tasks = list(_cut(list(chunks), lambda chunk: chunk.bytes))
-    if not tasks:
-        return Work([], 0)
-    # Every task is sent its own chunks only: with all of them in the function, each would receive them all.
-    packed = spark.createDataFrame(
-        [(number, pickle.dumps(task)) for number, task in enumerate(tasks)], "id long, task binary"
-    )
-    numbers = spark.range(0, len(tasks), 1, numPartitions=len(tasks))
-    run = partial(_run, step, tables)
-    done = numbers.join(F.broadcast(packed), "id").select("task").mapInArrow(run, "written binary, bytes_read long")
-    rows = done.collect()
-    return Work([each for row in rows for each in pickle.loads(row.written)], sum(row.bytes_read for row in rows))
+    """Have Spark's workers do a step for each chunk; small chunks share a task."""
+    tasks = [pickle.dumps(task) for task in _cut(list(chunks), lambda chunk: chunk.bytes, TASK_BYTES)]
+    done: list[Work] = [pickle.loads(each) for each in on_workers(spark, tasks, partial(_run, step, tables))]
+    return Work([written for each in done for written in each.written], sum(each.bytes_read for each in done))
 
 
-def _run(step: Step, tables: Mapping[str, TableFiles], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    spare_archives()
-    for batch in batches:
-        for task in batch.column(0):
-            store = Store(tables)
-            written = [each for chunk in pickle.loads(task.as_py()) for each in step(chunk, store)]
-            columns = {"written": pa.array([pickle.dumps(written)], pa.binary()), "bytes_read": [store.bytes_read]}
-            yield pa.RecordBatch.from_pydict(columns)
+def _run(step: Step, tables: Mapping[str, TableFiles], task: bytes) -> bytes:
+    store = Store(tables)
+    written = [each for chunk in pickle.loads(task) for each in step(chunk, store)]
+    return pickle.dumps(Work(written, store.bytes_read))
 
 
-def _cut(items: Sequence[Task], size: Callable[[Task], int]) -> Iterator[list[Task]]:
-    """Consecutive items, as many as stay below `TASK_BYTES`, but at least one."""
-    part: list[Task] = []
-    total = 0
-    for item in items:
-        if part and total + size(item) > TASK_BYTES:
+def _cut(items: Sequence[Item], weigh: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
+    """Consecutive items in as few parts as the limit allows, of about the same weight."""
+    weights = [weigh(item) for item in items]
+    total = sum(weights)
+    parts = -(-total // limit) or 1
+    before = 0
+    part: list[Item] = []
+    number = 0
+    for item, weight in zip(items, weights, strict=True):
+        # An item belongs to the part in which its middle lies.
+        place = (2 * before + weight) * parts // (2 * total) if total else 0
+        if part and place != number:
             yield part
-            part, total = [], 0
+            part = []
+        number = place
         part.append(item)
-        total += size(item)
+        before += weight
     if part:
         yield part
 
 
 def _bytes(files: Sequence[DataFile]) -> int:
     return sum(file.file_size_in_bytes for file in files)
+
+
+def _fragments(cell: Cell, events: pl.DataFrame, old: Sequence[DataFile], stream: Stream, store: Store) -> Written:
+    rows = fragment(events, stream)
+    order, names = ("entity_id", "first_event_time"), column_names(stream, SESSION_FRAGMENTS)
+    is_changed, file = store.replace(SESSION_FRAGMENTS, cell, old, rows, order, names)
+    before = store.count_events(SESSION_FRAGMENTS, old) if is_changed and old else 0
+    return Written(cell, SESSION_FRAGMENTS, is_changed, file, before, int(rows["event_count"].sum()))
 
 
 def _lateness(found: Verdicts, cell: Cell, stream: Stream) -> dict[str, float]:

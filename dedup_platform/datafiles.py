@@ -48,6 +48,13 @@ class TableFiles:
         scan = ArrowScan(self.metadata, self._io, schema, AlwaysTrue())
         return scan.to_table([FileScanTask(file) for file in files]).select(columns)
 
+    def bytes_of(self, files: Sequence[DataFile], columns: Sequence[str]) -> int:
+        """What reading some columns takes at most: the files without those other columns whose size is known."""
+        read = self.metadata.schema().select(*columns).field_ids
+        known = ((file.column_sizes or {}).items() for file in files)
+        unread = sum(size for sizes in known for field, size in sizes if field not in read)
+        return sum(file.file_size_in_bytes for file in files) - unread
+
     def write(self, cell: Cell, rows: pa.Table) -> DataFile:
         """Write the rows of one cell, at least one, as one new file."""
         schema, spec = self.metadata.schema(), self.metadata.spec()

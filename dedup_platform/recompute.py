@@ -7,6 +7,7 @@ Whoever loses a race to another writer gets ConflictError, and nothing was writt
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyiceberg.manifest import DataFile
@@ -16,11 +17,9 @@ from dedup_platform import statistics
 from dedup_platform.catalog import new_receipt_name
 from dedup_platform.cellwork import (
     CellFiles,
-    Chunk,
     Deduplication,
     Fragmentation,
     Sessionization,
-    Step,
     Work,
     Written,
     chunks_along_time,
@@ -29,6 +28,7 @@ from dedup_platform.cellwork import (
     work,
 )
 from dedup_platform.commits import Commit
+from dedup_platform.datafiles import TableFiles
 from dedup_platform.errors import ConflictError, ConservationError
 from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import Lakehouse, Staged
@@ -42,6 +42,7 @@ from dedup_platform.tables import (
     RAW_EVENTS,
     SESSION_FRAGMENTS,
     SESSIONS,
+    column_names,
 )
 from dedup_platform.widening import Cells, WidenedSessions, grown, with_linked, with_sessions
 
@@ -112,12 +113,24 @@ class Rebuilt:
         return found
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """A cell's fragments, made of its new events when these were in memory, before anybody asked for them."""
+
+    written: Written
+    events: frozenset[str]
+    """Paths of the files that hold these events."""
+    old: frozenset[str]
+    """Paths of the files of the fragments that they were compared with."""
+
+
 class Recompute:
     """Rebuilds cells of the derived tables of any stream."""
 
     def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
         self.lake = lake
         self.ledger = ledger
+        self._ahead: dict[tuple[str, str], dict[Cell, Ahead]] = {}
 
     def stale(self, stream: Stream, table: str, reason: str, partitions: Collection[int] | None = None) -> Commit:
         """Rebuild the stale cells, of all or of the given partitions, widened to the cells linked to them."""
@@ -160,10 +173,13 @@ class Recompute:
         cells = with_linked(self.lake, stream, build.source, build.facts, cells | self.lake.unpaired_cells(stream))
         around = reach(stream.deduplicate.window, stream.partitions.length)
         raw = self.lake.files(stream, RAW_EVENTS, build.source, grown(cells, around))
-        old = self._old(build, cells, DUPLICATE_EVENTS, DEDUPLICATED_EVENTS)
-        chunks = chunks_along_time(raw, _with_files(cells, raw, old), old, around)
-        done = self._work(build, chunks, Deduplication(stream), RAW_EVENTS, *old)
-        duplicates, events = (Rebuilt.of(table, done.written, old[table]) for table in old)
+        old = self._old(build, cells, DUPLICATE_EVENTS, DEDUPLICATED_EVENTS, SESSION_FRAGMENTS)
+        files = self._tables(build, RAW_EVENTS, *old)
+        weigh = partial(files[RAW_EVENTS].bytes_of, columns=column_names(stream, DEDUPLICATED_EVENTS))
+        chunks = chunks_along_time(raw, _with_files(cells, raw, old), old, around, weigh)
+        done = work(self.lake.spark(), chunks, Deduplication(stream), files)
+        duplicates, events, fragments = (Rebuilt.of(table, done.written, old[table]) for table in old)
+        self._keep_ahead(stream, events, fragments)
         beside = self._stage(build, duplicates, {"reason": build.reason}) if duplicates.changed else None
         pair = beside.snapshot_id if beside else build.heads[DUPLICATE_EVENTS].snapshot_id
         receipt = self._receipt(build, cells, events.changed)
@@ -187,9 +203,12 @@ class Recompute:
         stream = build.stream
         events = self.lake.files(stream, DEDUPLICATED_EVENTS, build.source, cells)
         old = self._old(build, cells, SESSION_FRAGMENTS)
-        chunks = chunks_of_cells(events, _with_files(cells, events, old), old)
-        done = self._work(build, chunks, Fragmentation(stream), DEDUPLICATED_EVENTS, SESSION_FRAGMENTS)
-        fragments = Rebuilt.of(SESSION_FRAGMENTS, done.written, old[SESSION_FRAGMENTS])
+        ready = self._take_ahead(stream, events, old[SESSION_FRAGMENTS])
+        chunks = chunks_of_cells(events, _with_files(cells, events, old) - ready.keys(), old)
+        files = self._tables(build, DEDUPLICATED_EVENTS, SESSION_FRAGMENTS)
+        done = work(self.lake.spark(), chunks, Fragmentation(stream), files)
+        written = [*(each for cell, each in ready.items() if cell in cells), *done.written]
+        fragments = Rebuilt.of(SESSION_FRAGMENTS, written, old[SESSION_FRAGMENTS])
         receipt = self._receipt(build, cells, fragments.changed)
         staged = self._stage(build, fragments, self._properties(build, receipt))
         before, after = fragments.count_events()
@@ -206,7 +225,8 @@ class Recompute:
         fragments = self.lake.files(stream, SESSION_FRAGMENTS, build.source, widened.read)
         old = self._old(build, cells, SESSIONS)
         chunks = chunks_of_chains(fragments, _with_files(cells, fragments, old), old)
-        done = self._work(build, chunks, Sessionization(stream), SESSION_FRAGMENTS, SESSIONS)
+        files = self._tables(build, SESSION_FRAGMENTS, SESSIONS)
+        done = work(self.lake.spark(), chunks, Sessionization(stream), files)
         sessions = Rebuilt.of(SESSIONS, done.written, old[SESSIONS])
         receipt = self._receipt(build, cells, sessions.changed)
         staged = self._stage(build, sessions, self._properties(build, receipt))
@@ -231,10 +251,25 @@ class Recompute:
                 return WidenedSessions(cells, cells)
         return with_sessions(self.lake, build.stream, build.source, build.base, build.facts, cells)
 
-    def _work(self, build: Build, chunks: Iterable[Chunk], step: Step, *tables: str) -> Work:
-        return work(
-            self.lake.spark(), chunks, step, {name: self.lake.table_files(build.stream, name) for name in tables}
-        )
+    def _keep_ahead(self, stream: Stream, events: Rebuilt, fragments: Rebuilt) -> None:
+        """Remember the fragments that were made of these events, instead of all of this stream before."""
+        files = {each.cell: _paths([each.file] if each.file else []) for each in events.cells}
+        self._ahead[_settings(stream)] = {
+            each.cell: Ahead(each, files[each.cell], _paths(fragments.old.get(each.cell, ())))
+            for each in fragments.cells
+        }
+
+    def _take_ahead(self, stream: Stream, events: CellFiles, old: CellFiles) -> dict[Cell, Written]:
+        """Those remembered that still hold: made of just these events and compared with just these fragments."""
+        kept = self._ahead.pop(_settings(stream), {})
+        return {
+            cell: ahead.written
+            for cell, ahead in kept.items()
+            if ahead.events == _paths(events.get(cell, ())) and ahead.old == _paths(old.get(cell, ()))
+        }
+
+    def _tables(self, build: Build, *names: str) -> dict[str, TableFiles]:
+        return {name: self.lake.table_files(build.stream, name) for name in names}
 
     def _old(self, build: Build, cells: Cells, *names: str) -> dict[str, dict[Cell, list[DataFile]]]:
         return {name: self.lake.files(build.stream, name, build.heads[name].snapshot_id, cells) for name in names}
@@ -344,6 +379,14 @@ class Recompute:
             return 0
         rows = self.lake.read(build.stream, table, head.snapshot_id)
         return int(rows.agg(F.sum("event_count")).collect()[0][0] or 0)
+
+
+def _settings(stream: Stream) -> tuple[str, str]:
+    return stream.name, fingerprint(stream, SESSION_FRAGMENTS)
+
+
+def _paths(files: Iterable[DataFile]) -> frozenset[str]:
+    return frozenset(file.file_path for file in files)
 
 
 def _with_files(cells: Cells, files: CellFiles, old: Mapping[str, CellFiles]) -> Cells:

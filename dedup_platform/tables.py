@@ -78,6 +78,9 @@ MEASURED = {
 }
 """Columns whose lower and upper bounds go into the manifests."""
 
+WEIGHED = {RAW_EVENTS: ("payload",)}
+"""Columns whose size goes into the manifests: what a file weighs to whoever leaves them out is less by that."""
+
 
 @dataclass(frozen=True)
 class Column:

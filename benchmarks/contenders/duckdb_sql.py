@@ -16,7 +16,7 @@ _EVENTS = """
             FROM read_parquet('{sources}/*.parquet') GROUP BY ALL HAVING count(*) > 1
         ) AS repeated USING (entity_id, event_id)
         WHERE first_arrival IS NULL OR arrival_time = first_arrival
-    ) TO '{events}' (FORMAT parquet, COMPRESSION zstd, PER_THREAD_OUTPUT true)"""
+    ) TO '{events}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, PER_THREAD_OUTPUT true)"""
 _SESSIONS = """
     COPY (
         WITH split AS (
@@ -29,7 +29,7 @@ _SESSIONS = """
         SELECT entity_id, min(event_time) AS started_at, max(event_time) AS ended_at, count(*) AS event_count,
             sum(amount) AS revenue, count(page) AS pages
         FROM numbered GROUP BY entity_id, number
-    ) TO '{sessions}' (FORMAT parquet, COMPRESSION zstd, PER_THREAD_OUTPUT true)"""
+    ) TO '{sessions}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, PER_THREAD_OUTPUT true)"""
 
 
 class DuckDbSql(Contender):

@@ -32,10 +32,13 @@ class IcebergMerge(Merging):
             CREATE TABLE {self.events} (
                 entity_id STRING, event_id STRING, event_time TIMESTAMP, arrival_time TIMESTAMP, page STRING,
                 amount DECIMAL(12, 2), details STRING
-            ) USING iceberg PARTITIONED BY (days(event_time))""")
+            ) USING iceberg PARTITIONED BY (days(event_time))
+            TBLPROPERTIES ('write.parquet.compression-level' = '1')""")
 
     def replace_sessions(self, sessions: DataFrame) -> None:
-        sessions.writeTo(self._sessions).using("iceberg").createOrReplace()
+        sessions.writeTo(self._sessions).using("iceberg").tableProperty(
+            "write.parquet.compression-level", "1"
+        ).createOrReplace()
 
     def sessions(self) -> DataFrame:
         return self.spark.read.table(self._sessions)

@@ -17,8 +17,8 @@ class PolarsFrames(Contender):
     def rebuild(self) -> dict[str, Any]:
         self.out.mkdir(parents=True)
         events, sessions = self.out / "events.parquet", self.out / "sessions.parquet"
-        _first_arrivals(self.task.sources).sink_parquet(events, compression="zstd", engine="streaming")
-        _sessions(pl.scan_parquet(events)).sink_parquet(sessions, compression="zstd", engine="streaming")
+        _write(_first_arrivals(self.task.sources), events)
+        _write(_sessions(pl.scan_parquet(events)), sessions)
         return {name: _count(path) for name, path in (("events", events), ("sessions", sessions))}
 
     def bytes_read(self) -> int | None:
@@ -26,6 +26,10 @@ class PolarsFrames(Contender):
 
     def output(self) -> Output:
         return Output([str(self.out / "events.parquet")], [str(self.out / "sessions.parquet")])
+
+
+def _write(frame: pl.LazyFrame, file: Path) -> None:
+    frame.sink_parquet(file, compression="zstd", compression_level=1, engine="streaming")
 
 
 def _first_arrivals(sources: str) -> pl.LazyFrame:

@@ -15,12 +15,39 @@ BATCH = (NAIVE, DUCKDB)
 """Do everything again, whatever came; measured once, after all late events."""
 DAYS = 100
 SHARE = 5
+LARGE_DAYS, LARGE_BUCKETS = 2, 16
 COUNTS = (1, 1_000, 100_000)
 SPREADS = (1, 10, 100)
 
 
 def measure(bench: Bench) -> None:
     """Repairs in a row on one warm process, each after a file of late events of its own."""
+    _measure_large_day(bench)
+    _measure_many_days(bench)
+
+
+def _measure_large_day(bench: Bench) -> None:
+    """One event into a day of a tenth of all events and 16 buckets: one cell in 16 of its day is rewritten."""
+    events = Events(max(bench.options.events // SHARE, 10_000), LARGE_DAYS, bench.options.copies)
+    task = replace(bench.fresh_task(OURS, events, f"work/{NAME}"), buckets=LARGE_BUCKETS)
+    judge = Judge()
+    with Contestant(OURS, task) as ours:
+        bench.say(f"{NAME}: {OURS} builds {events.events:,} events of {LARGE_DAYS} days")
+        ours.call("prepare")
+        ours.call("update")
+        sizes = ours.call("table_sizes")
+        derived = sum(size["bytes"] for table, size in sizes.items() if table != "raw_events")
+        runs: list[Run] = []
+        for number in range(bench.options.runs + 1):
+            land(events.write_late(bench.data, 1, 1, number), task, f"late-{number}.parquet")
+            runs.append(bench.told("1 event, a large day", ours.run("update")))
+        judge.judge(OURS, ours.output())
+    part = f"{NAME}: 1 late event, a day of {events.events // LARGE_DAYS:,} in {LARGE_BUCKETS} buckets"
+    bench.figures.add(part, OURS, runs[1:], day_bytes=derived // LARGE_DAYS)
+    bench.forget(task)
+
+
+def _measure_many_days(bench: Bench) -> None:
     events = Events(max(bench.options.events // SHARE, 10_000), DAYS, bench.options.copies)
     place = f"work/{NAME}"
     # Days of so few events have one bucket.

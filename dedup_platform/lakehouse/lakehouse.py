@@ -124,6 +124,7 @@ class Lakehouse:
             PartitionField(entity, 1001, BucketTransform(buckets), "entity_id_bucket"),
         )
         measured = {f"write.metadata.metrics.column.{name}": "full" for name in tables.MEASURED[table]}
+        measured |= {f"write.metadata.metrics.column.{name}": "counts" for name in tables.WEIGHED.get(table, ())}
         place = (stream.name, table)
         with suppress(TableAlreadyExistsError):
             self.catalog.iceberg.create_table(
