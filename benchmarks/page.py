@@ -172,8 +172,8 @@ def _details(section: str, measures: dict[str, dict[str, Figure]]) -> Iterator[s
             steps = ", ".join(f"{step} {seconds(took)}" for step, took in figure["steps"].items())
             yield ""
             yield from _prose(
-                f"Of{name.partition(':')[2]}: {steps}. It writes {megabytes(figure['data_bytes_written'])} MB of data, raw "
-                f"included; the derived tables hold {megabytes(figure['day_bytes'])} MB of that day."
+                f"Of{name.partition(':')[2]}: {steps}. It writes {megabytes(figure['data_bytes_written'])} of data, raw "
+                f"included; the derived tables hold {megabytes(figure['day_bytes'])} of that day."
             )
         if "tables" in figure and name == "rebuild":
             yield ""
