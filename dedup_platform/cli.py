@@ -261,6 +261,30 @@ def maintain(
 
 
 @app.command()
+def buckets(
+    stream: StreamArgument,
+    number: Annotated[
+        int | None,
+        typer.Argument(metavar="[N]", help="A power of two; without it, what the stream file says.", min=1, max=4096),
+    ] = None,
+    streams: StreamsOption = None,
+) -> None:
+    """Change the number of buckets of a stream's tables; no row changes. Called again, it goes on where it was."""
+    deployment = Deployment.of(streams)
+    [chosen] = deployment.chosen(stream)
+    wanted = number or chosen.buckets
+    if not wanted or wanted & (wanted - 1):
+        raise typer.BadParameter(f"{wanted or 'none'}: the number of buckets must be a power of two, up to 4096")
+    if chosen.buckets not in (0, wanted):
+        raise typer.BadParameter(f"{chosen.origin} says buckets: {chosen.buckets}; write {wanted} there first")
+    with shown(err, f"{stream}: {wanted} buckets", None) as listener:
+        deployment.platform().change_buckets(
+            stream, wanted, lambda table, done, all_: listener.say(f"{table}: {done} of {all_} partitions copied")
+        )
+    out.print(f"The tables of {stream} have {wanted} buckets.")
+
+
+@app.command()
 def demo(
     events: Annotated[
         int, typer.Option("--events", metavar="N", min=1, help="How many different clicks to make up.")

@@ -19,6 +19,7 @@ from dedup_platform.lakehouse import Lakehouse
 from dedup_platform.lateness import Policy, TablePlan, reach
 from dedup_platform.ledger import Ledger, TableSize
 from dedup_platform.maintenance import Maintenance, Upkeep
+from dedup_platform.rebucketing import Listener, Rebucketing
 from dedup_platform.recompute import Recompute
 from dedup_platform.retries import again
 from dedup_platform.settings import Settings
@@ -76,6 +77,7 @@ class Platform:
         self._ingest = Ingest(self.lake, self.ledger)
         self._recompute = Recompute(self.lake, self.ledger)
         self._maintenance = Maintenance(self.lake, self.ledger)
+        self._rebucketing = Rebucketing(self.lake, self.ledger)
 
     @classmethod
     def open(
@@ -120,18 +122,11 @@ class Platform:
 
     def recompute_stale(self, stream: str, table: str, partitions: Iterable[int] | None = None) -> Commit:
         """Rebuild the stale cells of a derived table, all or those of some partitions, widened to what is linked."""
-        definition = self._prepare(stream)
-        chosen = None if partitions is None else frozenset(partitions)
-        if not self.ledger.sync(stream):
-            return Commit(table, None, "nothing")
-        stale = self._plan(definition, table).stale
-        reasons = {cell.reason for cell in stale if chosen is None or cell.cell.partition in chosen}
-        return self._do(self._recompute.stale, definition, table, "+".join(sorted(reasons)) or "nothing", chosen)
+        return self._recompute_stale(self._prepare(stream), table, partitions)
 
     def repair(self, stream: str) -> list[Commit]:
         """Rebuild all that is stale, table by table, until nothing is."""
-        commits = [self.recompute_stale(stream, table) for table in tables.DERIVED]
-        return [commit for commit in commits if commit.snapshot_id is not None]
+        return self._repair(self._prepare(stream))
 
     def waiting(self, stream: str) -> Waiting:
         """What an ingest would read now. No Spark; costs a listing."""
@@ -199,11 +194,33 @@ class Platform:
         downstream_first = [table for table in reversed(tables.ALL) if table in only]
         return [self._maintenance.maintain(definition, table, self.clock()) for table in downstream_first]
 
+    def change_buckets(self, stream: str, buckets: int, tell: Listener = lambda *_: None) -> None:
+        """Give all tables of a stream another number of buckets, a power of two; no row changes.
+
+        Repairs what is stale first. Whatever the stream file says of `buckets` does not matter. Called again, it goes
+        on where it was killed. Raises ConflictError if writers came in between again and again.
+        """
+        definition = self.stream(stream).model_copy(update={"buckets": 0})
+        if self.ledger.sync(stream):
+            self._do(self._rebucketing.change, definition, buckets, lambda: self._repair(definition), tell)
+
     def _prepare(self, stream: str) -> Stream:
         definition = self.stream(stream)
         again(self.lake.evolve)(definition)
         self.lake.discard_abandoned(definition)
         return definition
+
+    def _repair(self, stream: Stream) -> list[Commit]:
+        commits = [self._recompute_stale(stream, table) for table in tables.DERIVED]
+        return [commit for commit in commits if commit.snapshot_id is not None]
+
+    def _recompute_stale(self, stream: Stream, table: str, partitions: Iterable[int] | None = None) -> Commit:
+        chosen = None if partitions is None else frozenset(partitions)
+        if not self.ledger.sync(stream.name):
+            return Commit(table, None, "nothing")
+        stale = self._plan(stream, table).stale
+        reasons = {cell.reason for cell in stale if chosen is None or cell.cell.partition in chosen}
+        return self._do(self._recompute.stale, stream, table, "+".join(sorted(reasons)) or "nothing", chosen)
 
     def _plan(self, stream: Stream, table: str) -> TablePlan:
         facts = self.ledger.facts(stream, table, fingerprint(stream, table))

@@ -215,7 +215,11 @@ def test_ticks_are_measured_on_ledgers_of_any_size(tmp_path: Path, monkeypatch: 
     bench = Bench(options, Figures(tmp_path / "bench.json", {}, {}), Console(quiet=True))
     tick.measure(bench)
     assert {name.rpartition(", ")[2] for name in bench.figures.measures} == {"3 cells", "50 cells"}
-    assert len(bench.figures.measures) == 2 * 5
+    cases = {name.removeprefix("tick: ").rpartition(", ")[0] for name in bench.figures.measures}
+    assert {
+        f"{look}, {stale}" for look in ("plan", "tick") for stale in ("every cell stale", "nothing stale", "1 stale")
+    } < cases
+    assert len(bench.figures.measures) == 2 * 17
 
 
 def test_the_harness_writes_figures_a_plot_and_a_page(tmp_path: Path) -> None:

@@ -93,6 +93,11 @@ def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
     assert "1 files accepted" in line("files", "accept", stream.name, "first.json")
     assert json.loads(line("run", "--json"))[0]["tables"]["raw_events"]["rows"] == 6
 
+    stream.origin.write_text(stream.origin.read_text().replace("buckets: 1", "buckets: 2"))
+    assert f"`dedup-platform buckets {stream.name}` changes them" in line("plan", code=2)
+    assert "have 2 buckets" in line("buckets", stream.name)
+    assert json.loads(line("verify", stream.name, "--json")) == {stream.name: []}
+
     name = f"lake.{stream.name}.sessions"
     spark.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE event_count = 1")
     printed = line("verify", stream.name, code=cli.NOT_EQUAL)
@@ -135,6 +140,13 @@ def test_what_is_missing_or_unknown_is_said_with_code_2(line: Line, stream: Stre
     assert "DEDUP_PLATFORM_STREAMS" in line("status", code=2)
 
 
+def test_a_number_of_buckets_must_be_possible_and_that_of_the_stream_file(line: Line, stream: Stream) -> None:
+    assert "must be a power of two" in line("buckets", stream.name, "3", code=2)
+    assert "says buckets: 1" in line("buckets", stream.name, "8", code=2)
+    stream.origin.write_text(stream.origin.read_text().replace("buckets: 1", "buckets: 0"))
+    assert "must be a power of two" in line("buckets", stream.name, code=2)
+
+
 def test_an_export_before_the_first_run_fails_and_leaves_no_file(line: Line, stream: Stream, tmp_path: Path) -> None:
     line("export", stream.name, "sessions", "--to", "out.csv", code=cli.FAILED)
     assert not list(tmp_path.glob("*out.csv*"))
@@ -160,5 +172,5 @@ def test_the_console_script_documents_its_exit_codes() -> None:
     script = Path(sys.executable).with_name("dedup-platform")
     shown = subprocess.run([str(script), "--help"], capture_output=True, text=True, check=True).stdout
     assert all(f"{code}  " in shown for code in range(6))
-    for command in ("check", "run", "plan", "status", "export", "verify", "maintain", "demo", "files"):
+    for command in ("check", "run", "plan", "status", "export", "verify", "maintain", "buckets", "demo", "files"):
         assert command in shown

@@ -1,6 +1,7 @@
 """This platform through its public door."""
 
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,17 @@ class Ours(Contender):
     def update(self) -> dict[str, Any]:
         commits = [*self.platform.ingest(STREAM), *self.platform.repair(STREAM)]
         return self._told(commits) | {"cells_rewritten": sum(len(commit.cells_rewritten) for commit in commits)}
+
+    def maintain(self) -> dict[str, Any]:
+        """Look after all tables, as if a month had gone by: what is too young for it is old then."""
+        month = timedelta(days=30)
+        later = Platform.open(self.settings, {STREAM: self.stream}, self._spark, lambda: datetime.now(UTC) + month)
+        return {each.table: each.files_compacted for each in later.maintain(STREAM)}
+
+    def read_all(self) -> dict[str, Any]:
+        """Read every record once, through Spark."""
+        row = self.platform.read(STREAM, tables.RAW_EVENTS).agg({"payload": "max", "event_time": "max"}).collect()[0]
+        return {"newest": str(row[1])}
 
     def output(self) -> Output:
         events, sessions = (self._data_files(table) for table in (tables.DEDUPLICATED_EVENTS, tables.SESSIONS))

@@ -7,7 +7,7 @@ so. A writer that was killed, or whose server finishes after it, leaves a branch
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,10 +20,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveSnapshotRefUpdate,
+    SetDefaultSpecUpdate,
     SetSnapshotRefUpdate,
 )
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, Transform
@@ -46,7 +48,7 @@ from dedup_platform.datafiles import TableFiles
 from dedup_platform.errors import ConflictError
 from dedup_platform.lakehouse.conditions import within
 from dedup_platform.lakehouse.overwrite import Overwrite
-from dedup_platform.lakehouse.schema import check_partitioning, missing_columns
+from dedup_platform.lakehouse.schema import check_buckets, check_partitioning, missing_columns
 from dedup_platform.lakehouse.staged import Staged
 from dedup_platform.lateness import EPOCH, Cell, contiguous
 from dedup_platform.settings import CATALOG
@@ -61,12 +63,13 @@ def _is_overtaken(error: BaseException) -> bool:
     return isinstance(error, ValueError) and "sequence number" in str(error)
 
 
-_patiently = retry(
+patiently = retry(
     retry=retry_if_exception(_is_overtaken),
     stop=stop_after_attempt(12),
     wait=wait_random_exponential(0.05, 2),
     reraise=True,
 )
+"""Wraps a commit that does not mind what others commit meanwhile."""
 
 MOST_RANGES = 50
 """PyIceberg goes through the parts of a filter by recursion: beyond so many, one range around them all does."""
@@ -99,6 +102,7 @@ class Lakehouse:
 
     def evolve(self, stream: Stream) -> None:
         """Add the columns that the stream file names and the tables lack; refuse what would change existing ones."""
+        check_buckets(stream, [table for name in tables.ALL if (table := self.catalog.load(stream.name, name))])
         for name in tables.ALL:
             if self.catalog.load(stream.name, name) is not None:
                 table = self._add_columns(stream, name)
@@ -109,10 +113,11 @@ class Lakehouse:
 
     def check(self, stream: Stream) -> None:
         """Refuse a stream file that its tables cannot follow; raises IncompatibleChangeError."""
-        for name in tables.ALL:
-            if table := self.catalog.load(stream.name, name):
-                check_partitioning(stream, table)
-                missing_columns(stream, name, table)
+        found = {name: table for name in tables.ALL if (table := self.catalog.load(stream.name, name))}
+        check_buckets(stream, found.values())
+        for name, table in found.items():
+            check_partitioning(stream, table)
+            missing_columns(stream, name, table)
 
     def _create_table(self, stream: Stream, table: str, buckets: int) -> None:
         schema = tables.iceberg_schema(tables.columns(stream, table))
@@ -133,13 +138,13 @@ class Lakehouse:
         # Its own step, for whoever died between the two: every compare-and-set needs a snapshot to start from.
         self._add_first_snapshot(*place)
 
-    @_patiently
+    @patiently
     def _add_first_snapshot(self, stream: str, table: str) -> None:
         if self.catalog.load(stream, table) is None:
             created = self._load(stream, table)
             created.append(_no_rows(created))
 
-    @_patiently
+    @patiently
     def _add_columns(self, stream: Stream, name: str) -> Table:
         table = self._load(stream.name, name)
         check_partitioning(stream, table)
@@ -206,10 +211,10 @@ class Lakehouse:
         return changed_cells(self._load(stream.name, tables.DUPLICATE_EVENTS), self._paired_duplicates(stream))
 
     def buckets(self, stream: Stream) -> int:
-        """N of the stream's existing tables."""
-        table = self.catalog.load(stream.name, tables.RAW_EVENTS)
-        assert table is not None, f"the tables of {stream.name} do not exist yet"
-        return bucket_count(table)
+        """N of the stream's existing tables. Raises IncompatibleChangeError while a change of it is not finished."""
+        found = [self._load(stream.name, table) for table in tables.ALL]
+        check_buckets(stream, found)
+        return bucket_count(found[0])
 
     def within(self, stream: Stream, table: str, cells: Iterable[Cell]) -> Column:
         """The condition that a row lies in these cells, in a form that Iceberg answers from partition values alone."""
@@ -241,11 +246,33 @@ class Lakehouse:
         removed: Iterable[DataFile],
         added: Iterable[DataFile],
         properties: Mapping[str, str],
+        operation: Operation = Operation.OVERWRITE,
     ) -> Staged:
         """Put files that were written for it in place of others that `base` holds."""
         branch = self._branch(stream, table, base)
-        self._replace_files(stream, table, branch, list(removed), list(added), properties)
+        self.replace_files(stream, table, branch, list(removed), list(added), properties, operation)
         return self._staged(stream, table, branch, base)
+
+    @patiently
+    def replace_files(
+        self,
+        stream: Stream,
+        table: str,
+        branch: str,
+        removed: list[DataFile],
+        added: list[DataFile],
+        properties: Mapping[str, str],
+        operation: Operation = Operation.OVERWRITE,
+    ) -> None:
+        """Put files in place of others in one commit to a branch, wherever that is by now."""
+        with (
+            self._load(stream.name, table).transaction() as transaction,
+            Overwrite(transaction, branch, _prefixed(properties), operation) as overwrite,
+        ):
+            for file in removed:
+                overwrite.delete_data_file(file)
+            for file in added:
+                overwrite.append_data_file(file)
 
     def stage_nothing(self, stream: Stream, table: str, base: int, properties: Mapping[str, str]) -> Staged:
         """An empty snapshot whose summary alone says something."""
@@ -279,31 +306,12 @@ class Lakehouse:
                         table.manage_snapshots().remove_branch(branch).commit()
                         table = self._load(stream.name, name)
 
-    @_patiently
-    def _replace_files(
-        self,
-        stream: Stream,
-        table: str,
-        branch: str,
-        removed: list[DataFile],
-        added: list[DataFile],
-        properties: Mapping[str, str],
-    ) -> None:
-        with (
-            self._load(stream.name, table).transaction() as transaction,
-            Overwrite(transaction, branch, _prefixed(properties)) as overwrite,
-        ):
-            for file in removed:
-                overwrite.delete_data_file(file)
-            for file in added:
-                overwrite.append_data_file(file)
-
-    @_patiently
+    @patiently
     def _append_nothing(self, stream: Stream, table: str, branch: str, properties: Mapping[str, str]) -> None:
         target = self._load(stream.name, table)
         target.append(_no_rows(target), snapshot_properties=_prefixed(properties), branch=branch)
 
-    @_patiently
+    @patiently
     def _branch(self, stream: Stream, table: str, base: int) -> str:
         name = f"{STAGING}{time.time_ns() // 1000}_{uuid4().hex[:8]}"
         self._load(stream.name, table).manage_snapshots().create_branch(base, name).commit()
@@ -316,7 +324,7 @@ class Lakehouse:
         assert snapshot.parent_snapshot_id == base, f"{table}: a write to the branch {branch} made no snapshot"
         return Staged(stream.name, table, branch, base, snapshot.snapshot_id, tuple(changes(written, snapshot)))
 
-    @_patiently
+    @patiently
     def _move_main(self, staged: Staged) -> None:
         table = self._load(staged.stream, staged.table)
         now_at = head(table).snapshot_id
@@ -334,6 +342,7 @@ class Lakehouse:
             (
                 _main_at(staged.snapshot_id),
                 RemoveSnapshotRefUpdate(ref_name=staged.branch),
+                *_layout(staged),
             ),
         )
 
@@ -344,6 +353,11 @@ class Lakehouse:
 def _main_at(snapshot_id: int) -> SetSnapshotRefUpdate:
     reference = {"ref-name": "main", "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot_id}
     return SetSnapshotRefUpdate.model_validate(reference)
+
+
+def _layout(staged: Staged) -> Iterator[SetDefaultSpecUpdate]:
+    if staged.spec_id is not None:
+        yield SetDefaultSpecUpdate.model_validate({"spec-id": staged.spec_id})
 
 
 def _prefixed(properties: Mapping[str, str]) -> dict[str, str]:

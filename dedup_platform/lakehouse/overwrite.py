@@ -5,8 +5,9 @@ from itertools import islice
 
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Transaction
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles
+from pyiceberg.typedef import EMPTY_DICT
 
 MOST_ENTRIES = 256
 """Entries of a manifest of new files. A later commit reads and rewrites whole manifests of the cells it replaces."""
@@ -19,9 +20,21 @@ MERGED_BYTES = 256 * 1024
 class Overwrite(_OverwriteFiles):
     """Replaces data files on a branch in one snapshot. PyIceberg's own writes all new entries into one manifest."""
 
-    def __init__(self, transaction: Transaction, branch: str, properties: dict[str, str]) -> None:
+    def __init__(
+        self,
+        transaction: Transaction,
+        branch: str,
+        properties: dict[str, str],
+        operation: Operation = Operation.OVERWRITE,
+    ) -> None:
         io = transaction._table.io
         super().__init__(Operation.OVERWRITE, transaction, io, branch=branch, snapshot_properties=properties)
+        self._called = operation
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        # PyIceberg counts for overwrites only; a REPLACE is one that changes no row.
+        counted = super()._summary(snapshot_properties)
+        return Summary(self._called, **counted.additional_properties)
 
     def _manifests(self) -> list[ManifestFile]:
         added = self._added_data_files
@@ -33,12 +46,14 @@ class Overwrite(_OverwriteFiles):
             self._added_data_files = added
         # In the order of cells, so that each manifest holds few partitions and a later commit passes over the others.
         in_order = sorted(added, key=_place)
-        manifests = [*(self._write_manifest(part) for part in _batches(in_order, MOST_ENTRIES)), *others]
+        by_spec = [[file for file in in_order if file.spec_id == spec] for spec in {file.spec_id for file in added}]
+        parts = [part for files in by_spec for part in _batches(files, MOST_ENTRIES)]
+        manifests = [*map(self._write_manifest, parts), *others]
         merge = _ManifestMergeManager(MERGED_BYTES, MOST_MANIFESTS, True, self)
         return merge.merge_manifests(manifests)
 
     def _write_manifest(self, files: Sequence[DataFile]) -> ManifestFile:
-        with self.new_manifest_writer(self._transaction.table_metadata.spec()) as writer:
+        with self.new_manifest_writer(self.spec(files[0].spec_id)) as writer:
             for file in files:
                 writer.add(
                     ManifestEntry.from_args(

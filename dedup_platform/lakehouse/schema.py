@@ -1,5 +1,7 @@
 """What a stream file and the existing tables must agree on, and which columns the tables still lack."""
 
+from collections.abc import Iterable
+
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
 
@@ -40,5 +42,16 @@ def check_partitioning(stream: Stream, table: Table) -> None:
     if stream.buckets and stream.buckets != bucket_count(table):
         raise IncompatibleChangeError(
             f"{stream.origin}: buckets is {stream.buckets}, but the tables of {stream.name} have "
-            f"{bucket_count(table)}. Leave `buckets` out to keep what the tables have, or give the stream another name."
+            f"{bucket_count(table)}. `dedup-platform buckets {stream.name}` changes them; leave `buckets` out to keep "
+            "what they have."
+        )
+
+
+def check_buckets(stream: Stream, found: Iterable[Table]) -> None:
+    """Raise IncompatibleChangeError if a change of the number of buckets was begun and not finished."""
+    numbers = sorted({bucket_count(table) for table in found})
+    if len(numbers) > 1:
+        raise IncompatibleChangeError(
+            f"{stream.name}: some of its tables have {numbers[0]} buckets and others {numbers[1]}. A change of the "
+            f"number was not finished: `dedup-platform buckets {stream.name} N`, the new one of the two, finishes it."
         )

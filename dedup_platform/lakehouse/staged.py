@@ -16,6 +16,8 @@ class Staged:
     base: int
     snapshot_id: int
     changes: tuple[FileChange, ...]
+    spec_id: int | None = None
+    """The partitioning that becomes the table's in the same commit; None if it stays."""
 
     @property
     def rows_added(self) -> int:

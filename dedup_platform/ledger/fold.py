@@ -89,6 +89,15 @@ class Fold:
         elif name in tables.INPUT_OF:
             _write_built(connection, stream, name, self.receipts)
 
+    def starts_anew(self, name: str) -> int | None:
+        """The sequence number of the input as of which all cells of a derived table were named anew, if they were.
+
+        Their number of buckets changed then: whatever was said of cells before is of other cells.
+        """
+        source = tables.INPUT_OF.get(name)
+        found = [receipt["built_from"][source]["sequence"] for receipt in self.receipts if "buckets" in receipt]
+        return max(found, default=None)
+
     def touched(self, name: str) -> Iterator[tuple[str, set[Cell]]]:
         """Input tables and their cells of which something came or was seen, so that changes may be told no longer."""
         if name in CONSUMER:
@@ -150,6 +159,9 @@ def _write_built(connection: sa.Connection, stream: str, name: str, receipts: It
             "input_sequence": receipt["built_from"][tables.INPUT_OF[name]]["sequence"],
             "fingerprint": receipt["fingerprint"],
         }
+        if "buckets" in receipt:
+            connection.execute(sa.delete(BUILT).where(of(BUILT, stream, name)))
+            built.clear()
         built |= {Cell(*cell): values for cell in receipt["checked"]}
     _replace(connection, BUILT, [_place(stream, name, cell) | values for cell, values in built.items()])
 

@@ -37,6 +37,7 @@ from dedup_platform.ledger.schema import (
     ACCEPTED,
     BUILT,
     CELLS,
+    CHANGES,
     FILES,
     HEADS,
     METADATA,
@@ -86,6 +87,10 @@ class Ledger:
             if not _is_paired(loaded):
                 # The duplicates that the events were published with were taken back: nothing counts as built.
                 connection.execute(sa.delete(BUILT).where(of(BUILT, stream, tables.DEDUPLICATED_EVENTS)))
+            for name, fold in folds.items():
+                if fold and (sequence := fold.starts_anew(name)) is not None:
+                    old = sa.and_(of(CHANGES, stream, tables.INPUT_OF[name]), CHANGES.c.sequence <= sequence)
+                    connection.execute(sa.delete(CHANGES).where(old))
             for source, cells in (each for name, fold in folds.items() if fold for each in fold.touched(name)):
                 prune(connection, stream, source, cells)
             return {name: folded for name, (_, folded) in read_heads(connection, stream).items()}
@@ -154,9 +159,12 @@ class Ledger:
         # A compaction or a new column tells nothing of what was read before it.
         fold.complete &= name is not None
         checked: set[Cell] = set()
+        is_same_layout = True
         while name:
             receipt = self._add_receipt(fold, stream, name)
-            checked |= {Cell(*cell) for cell in receipt.get("rewritten", ())}
+            if is_same_layout:
+                checked |= {Cell(*cell) for cell in receipt.get("rewritten", ())}
+            is_same_layout &= "buckets" not in receipt
             name = receipt.get("previous")
         fold.receipts.reverse()
         # A cell that was emptied has no file left to tell when: take it for newer than anything built from it.

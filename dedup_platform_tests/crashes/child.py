@@ -1,6 +1,8 @@
 """A process that takes in and repairs one stream and kills itself, for real, at a named step.
 
-python -m dedup_platform_tests.crashes.child HOME STREAM_FILE NOW STEP all|python
+python -m dedup_platform_tests.crashes.child HOME STREAM_FILE NOW STEP all|python run|buckets
+
+Or it repairs and changes the number of buckets.
 """
 
 import os
@@ -23,7 +25,10 @@ LONGEST_LIFE = 900
 """Seconds after which a Java process that outlives its Python ends by itself, whatever became of the test."""
 
 
-def main(home: Path, stream_file: Path, now: datetime, fatal: str, victim: str) -> None:
+BUCKETS = 8
+
+
+def main(home: Path, stream_file: Path, now: datetime, fatal: str, victim: str, job: str) -> None:
     """Run once; the process does not come back from the step named `fatal`."""
     settings = Settings(home=home, spark_master="local[1]")
     stream = load_stream(stream_file)
@@ -37,7 +42,10 @@ def main(home: Path, stream_file: Path, now: datetime, fatal: str, victim: str) 
 
     tell_steps(platform, hear)
     platform.ingest(stream.name)
-    platform.repair(stream.name)
+    if job == "buckets":
+        platform.change_buckets(stream.name, BUCKETS)
+    else:
+        platform.repair(stream.name)
 
 
 def die_wholly() -> None:

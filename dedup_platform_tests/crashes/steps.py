@@ -37,6 +37,8 @@ def tell_steps(platform: Platform, hear: Hear) -> None:
     _tell(platform._recompute, "_old", hear, before=lambda build, _, *names: watch(build.stream, *names))
     _tell(lake.catalog, "write_receipt", hear, before=lambda *args: f"before the receipt of {_table_of(args[-1])}")
     _tell(lake, "publish", hear, before=lambda staged: f"before publishing {staged.table}", after=remember)
+    _tell(platform._rebucketing, "_copies_of", hear, after=lambda _, layout, *__: f"after copying {layout.table}")
+    _tell(platform._rebucketing, "_swap", hear, after=lambda _, layout, *__: f"after swapping {layout.table}")
     _tell(ledger, "sync", hear, after=lambda _: f"after folding {published[0]}")
     sa.event.listen(ledger.engine, "commit", lambda _: hear(f"amid the fold of {published[0]}"))
 

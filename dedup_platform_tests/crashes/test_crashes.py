@@ -15,9 +15,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS
+from dedup_platform.platform import Platform
+from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS, SESSIONS
 from dedup_platform.testing import HeldClock, Rules, histories, make_stream, write_batch
 from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
+from dedup_platform_tests.crashes.child import BUCKETS
 from dedup_platform_tests.homes import Home, all_rows, references, stale
 
 FIRST_RUN = (f"before the first snapshot of {RAW_EVENTS}", f"after creating {RAW_EVENTS}")
@@ -97,10 +99,10 @@ def crash_and_run_again(homes: "SimpleQueue[Home]", step: str) -> Outcome:
         homes.put(home)
 
 
-def crash(home: Home, step: str, victim: str = "all") -> tuple[int, str]:
+def crash(home: Home, step: str, victim: str = "all", job: str = "run") -> tuple[int, str]:
     """Start a process that kills itself at this step: how it ended, and what it said."""
     log = home.folder / "log"
-    arguments = (home.path, home.stream.origin, home.clock.now.isoformat(), step, victim)
+    arguments = (home.path, home.stream.origin, home.clock.now.isoformat(), step, victim, job)
     with log.open("w") as said:
         process = subprocess.run(
             [sys.executable, "-m", "dedup_platform_tests.crashes.child", *map(str, arguments)],
@@ -155,6 +157,27 @@ def test_a_dead_writers_java_process_that_wakes_up_after_newer_commits_changes_n
     assert after["main"] == before["main"]
     platform = home.run()
     assert all_rows(platform) == never_killed
+    homes.put(home)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "step", [f"after copying {SESSIONS}", f"after swapping {RAW_EVENTS}", f"after swapping {DEDUPLICATED_EVENTS}"]
+)
+def test_a_change_of_buckets_that_was_killed_is_finished_by_the_next(
+    homes: "SimpleQueue[Home]", never_killed: dict[str, list[str]], step: str
+) -> None:
+    home = homes.get()
+    home.put_back()
+    ended, said = crash(home, step, job="buckets")
+    assert ended == -signal.SIGKILL, said
+    assert all_rows(home.platform()) == never_killed
+    changed = home.stream.model_copy(update={"buckets": 0})
+    platform = Platform.open(home.platform().settings, {changed.name: changed}, lambda: home.spark, home.clock)
+    platform.change_buckets(changed.name, BUCKETS)
+    assert platform.lake.buckets(changed) == BUCKETS
+    assert all_rows(platform) == never_killed
+    assert stale(platform) == []
     homes.put(home)
 
 

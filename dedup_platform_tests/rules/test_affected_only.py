@@ -146,6 +146,43 @@ def test_a_record_read_late_that_arrived_early_takes_over_next_door_in_one_commi
     assert len(since(loaded, before)[0]) == 1
 
 
+def make_ahead(deployment: Deployment, event_id: str) -> int:
+    """Rebuild the events after a late one, and with them, ahead of their own commit, fragments; of which partition."""
+    write_batch(deployment.stream, lay_out([event(ENTITIES[2], event_id, 1, 615, arrival_day=9)], f"{event_id}.json"))
+    deployment.platform.ingest(deployment.stream.name)
+    deployment.platform.recompute_stale(deployment.stream.name, tables.DEDUPLICATED_EVENTS)
+    return deployment.cell(ENTITIES[2], 1).partition
+
+
+def another(deployment: Deployment, spark: SparkSession) -> Platform:
+    return temporary_platform(deployment.platform.settings.home, deployment.stream, spark, HeldClock(NOW))
+
+
+def test_fragments_made_ahead_of_events_that_another_replaced_are_not_used(
+    deployment: Deployment, spark: SparkSession
+) -> None:
+    make_ahead(deployment, "ahead")
+    other, name = another(deployment, spark), deployment.stream.name
+    write_batch(deployment.stream, lay_out([event(ENTITIES[2], "more", 1, 616, arrival_day=9)], "more.json"))
+    other.ingest(name)
+    other.recompute_stale(name, tables.DEDUPLICATED_EVENTS)
+    deployment.platform.repair(name)
+    assert deployment.stale() == []
+    assert deployment.platform.verify(name) == []
+
+
+def test_fragments_made_ahead_do_not_replace_the_same_ones_of_another(
+    deployment: Deployment, spark: SparkSession
+) -> None:
+    partition = make_ahead(deployment, "made twice")
+    name = deployment.stream.name
+    another(deployment, spark).recompute_stale(name, tables.SESSION_FRAGMENTS)
+    commit = deployment.platform.recompute(name, tables.SESSION_FRAGMENTS, [partition])
+    assert commit.cells_checked
+    assert not commit.cells_rewritten
+    deployment.platform.repair(name)
+
+
 def test_what_does_not_balance_is_not_published(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rule 2 with a task that loses the events of a cell."""
 

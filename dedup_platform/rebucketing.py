@@ -1,0 +1,186 @@
+"""Another number of buckets for a stream that exists: every table is copied partition by partition, then swapped.
+
+Readers see the old layout until they see the new one, with the same rows. Nothing may be stale at the swap, so that
+"built" can be said of all new cells at once. Tables are swapped one after another, raw first: from then on, until all
+are, whoever would write is refused (`Lakehouse.buckets`). Whatever kills it, the same command goes on where it was.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from pyiceberg.manifest import DataFile
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import StringType
+
+from dedup_platform import tables
+from dedup_platform.catalog import bucket_count, new_receipt_name
+from dedup_platform.cellwork import Chunk, Store, Written, work
+from dedup_platform.errors import ConflictError, ConservationError
+from dedup_platform.fingerprints import fingerprint
+from dedup_platform.lakehouse import Lakehouse
+from dedup_platform.lakehouse.layout import Files, Layout
+from dedup_platform.lateness import NO_ENTITY, Cell
+from dedup_platform.ledger import Head, Ledger
+from dedup_platform.stream import Stream
+
+Listener = Callable[[str, int, int], None]
+"""Is told of each step: the table, how many of its partitions are copied, and how many there are."""
+
+
+@dataclass(frozen=True)
+class Copying:
+    """The rows of some cells of one partition, in files of other cells of it."""
+
+    table: str
+    columns: tuple[str, ...]
+    buckets: int
+
+    def __call__(self, chunk: Chunk, store: Store) -> Iterator[Written]:
+        """A new file for each new cell that rows of the chunk lie in."""
+        files = [file for found in chunk.cells.values() for file in found]
+        rows = store.read(self.table, files, self.columns)
+        rows = rows.with_columns(_bucket=_buckets_of(rows["entity_id"], self.buckets))
+        partition = next(iter(chunk.cells)).partition
+        for [bucket], inside in rows.partition_by(
+            "_bucket", as_dict=True, include_key=False, maintain_order=True
+        ).items():
+            cell = Cell(partition, bucket)
+            yield Written(cell, self.table, True, store.tables[self.table].write(cell, inside.to_arrow()))
+
+
+class Rebucketing:
+    """Changes the number of buckets of any stream's tables."""
+
+    def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
+        self.lake = lake
+        self.ledger = ledger
+
+    def change(self, stream: Stream, buckets: int, repair: Callable[[], Any], tell: Listener) -> None:
+        """Give all tables so many buckets.
+
+        `repair` is called where something is stale. Raises ConflictError if another writer got in between, after which
+        it can be called again: nothing that was copied is lost.
+        """
+        waiting = [table for table in tables.ALL if self._bucket_count(stream, table) != buckets]
+        if len(waiting) == len(tables.ALL):
+            repair()
+        layouts = {table: Layout(self.lake, stream, table, buckets) for table in waiting}
+        copies = {table: self._copy(stream, layout, tell) for table, layout in layouts.items()}
+        heads = self.ledger.sync(stream.name)
+        moved = [table for table, (base, _, _) in copies.items() if heads[table].snapshot_id != base]
+        if moved or self._is_stale(stream):
+            raise ConflictError(f"{stream.name}: another writer committed while its tables were copied. Run again.")
+        for table in waiting:
+            self._swap(stream, layouts[table], *copies[table])
+
+    def _copy(self, stream: Stream, layout: Layout, tell: Listener) -> tuple[int, Files, Files]:
+        """Copy what is not copied yet, some partitions at a time: main's snapshot, its files, and their copies."""
+        while True:
+            base, old = layout.now()
+            sources, copies = layout.copied()
+            partitions = {cell.partition for cell in old}
+            # Where main's files are other ones by now, what was copied is outdated.
+            done = {each for each in _partitions(copies) if _paths(old, each) == _paths(sources, each)}
+            outdated = [file for cell, files in copies.items() if cell.partition not in done for file in files]
+            tell(layout.table, len(partitions & done), len(partitions))
+            todo = sorted(partitions - done)[: stream.late.max_partitions_per_run]
+            if not todo and not outdated:
+                return base, old, copies
+            # A kept copy is of the snapshot that was read last, so what changed since goes first, in the same commit.
+            again = sorted(_partitions(copies) & partitions - done)
+            layout.keep(base, outdated, self._copies_of(stream, layout, old, sorted({*again, *todo})))
+
+    def _copies_of(self, stream: Stream, layout: Layout, old: Files, partitions: Sequence[int]) -> list[DataFile]:
+        chosen = {cell: files for cell, files in old.items() if cell.partition in set(partitions)}
+        step = Copying(layout.table, tuple(tables.column_names(stream, layout.table)), layout.buckets)
+        chunks = list(_chunks(chosen, layout.buckets))
+        written = work(self.lake.spark(), chunks, step, {layout.table: layout.files}).written
+        copies = [each.file for each in written if each.file]
+        before = sum(file.record_count for files in chosen.values() for file in files)
+        after = sum(file.record_count for file in copies)
+        if before != after:
+            raise ConservationError(f"{stream.name}.{layout.table}: {before} rows, but copies of {after}.")
+        return copies
+
+    def _swap(self, stream: Stream, layout: Layout, base: int, old: Files, copies: Files) -> None:
+        heads = self.ledger.sync(stream.name)
+        receipt = self._receipt(stream, layout, heads, copies)
+        properties = {"reason": "buckets"}
+        if receipt:
+            properties |= {"receipt": receipt["name"], "fingerprint": receipt["fingerprint"]}
+            self.lake.catalog.write_receipt(stream.name, receipt["name"], receipt)
+        if layout.table == tables.DEDUPLICATED_EVENTS:
+            # The duplicates were swapped before the events: what is paired with these is what is there now.
+            properties["duplicates-snapshot"] = str(heads[tables.DUPLICATE_EVENTS].snapshot_id)
+        self.lake.publish(layout.stage(base, _all(old), _all(copies), properties))
+        layout.forget()
+        self.ledger.sync(stream.name)
+
+    def _receipt(
+        self, stream: Stream, layout: Layout, heads: Mapping[str, Head], copies: Files
+    ) -> dict[str, Any] | None:
+        """Says of every new cell that it is built from its input as that is now, and that the old cells are gone."""
+        table = layout.table
+        if table not in tables.INPUT_OF:
+            return None
+        source = tables.INPUT_OF[table]
+        previous = heads[table].receipt
+        last = (self.lake.catalog.read_receipt(stream.name, previous) if previous else None) or {}
+        return {
+            "name": new_receipt_name(),
+            "table": table,
+            "built_from": {source: {"snapshot": heads[source].snapshot_id, "sequence": heads[source].sequence}},
+            "fingerprint": fingerprint(stream, table),
+            "reason": "buckets",
+            "buckets": layout.buckets,
+            # All cells of the input, too: of some of them nothing came out.
+            "checked": sorted({*copies, *self._cells(stream, source)}),
+            "rewritten": [],
+            "previous": previous,
+            # No row changed, so the total is what it was.
+            **({"events": last["events"]} if "events" in last else {}),
+        }
+
+    def _cells(self, stream: Stream, table: str) -> set[Cell]:
+        cells = set(self.ledger.sizes(stream.name, table))
+        # Events without an entity are in no session.
+        return cells if table == tables.RAW_EVENTS else {cell for cell in cells if cell.bucket != NO_ENTITY}
+
+    def _is_stale(self, stream: Stream) -> bool:
+        found = [self.ledger.facts(stream, table, fingerprint(stream, table)) for table in tables.DERIVED]
+        return any(facts.changes or facts.outdated for facts in found) or bool(self.lake.unpaired_cells(stream))
+
+    def _bucket_count(self, stream: Stream, table: str) -> int:
+        return bucket_count(self.lake.catalog.load_table(stream.name, table))
+
+
+def _chunks(files: Files, buckets: int) -> Iterator[Chunk]:
+    """Old cells of one partition that share new cells: numbers of buckets are powers of two, so these nest."""
+    groups: dict[tuple[int, int], Files] = {}
+    for cell, found in sorted(files.items()):
+        share = cell.bucket if cell.bucket == NO_ENTITY else cell.bucket % buckets
+        groups.setdefault((cell.partition, share), {})[cell] = found
+    for group in groups.values():
+        yield Chunk(group, {}, bytes=sum(file.file_size_in_bytes for found in group.values() for file in found))
+
+
+def _buckets_of(entities: pl.Series, buckets: int) -> pl.Series:
+    """The bucket of each entity, by Iceberg's own transform."""
+    transform = BucketTransform(buckets).transform(StringType())
+    names = entities.unique().to_list()
+    known = {name: NO_ENTITY if name is None else transform(name) for name in names}
+    return entities.replace_strict(list(known), list(known.values()), return_dtype=pl.Int32)
+
+
+def _partitions(files: Files) -> set[int]:
+    return {cell.partition for cell in files}
+
+
+def _paths(files: Files, partition: int) -> set[str]:
+    return {file.file_path for cell, found in files.items() if cell.partition == partition for file in found}
+
+
+def _all(files: Files) -> list[DataFile]:
+    return [file for found in files.values() for file in found]
