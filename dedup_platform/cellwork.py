@@ -225,7 +225,11 @@ def work(spark: SparkSession, chunks: Iterable[Chunk], step: Step, tables: Mappi
     """Have Spark's workers do a step for each chunk; small chunks share a task."""
     tasks = [pickle.dumps(task) for task in _cut(list(chunks), lambda chunk: chunk.bytes, TASK_BYTES)]
     done: list[Work] = [pickle.loads(each) for each in on_workers(spark, tasks, partial(_run, step, tables))]
-    return Work([written for each in done for written in each.written], sum(each.bytes_read for each in done))
+    written = [result for each in done for result in each.written]
+    for result in written:
+        if result.file:
+            tables[result.table].partitioned(result.file)
+    return Work(written, sum(each.bytes_read for each in done))
 
 
 def _run(step: Step, tables: Mapping[str, TableFiles], task: bytes) -> bytes:

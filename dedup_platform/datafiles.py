@@ -64,4 +64,9 @@ class TableFiles:
         batches = ordered.cast(schema_to_pyarrow(schema, include_field_ids=False)).combine_chunks().to_batches()
         task = WriteTask(uuid4(), 0, schema, batches, partition_key=PartitionKey(values, spec, schema))
         [file] = write_file(self._io, self.metadata, iter([task]))
+        return self.partitioned(file)
+
+    def partitioned(self, file: DataFile) -> DataFile:
+        """The same file, which knows by which partitioning it was written: pickling makes it forget."""
+        file.spec_id = self.metadata.default_spec_id
         return file

@@ -15,9 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.platform import Platform
 from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS, SESSIONS
-from dedup_platform.testing import HeldClock, Rules, histories, make_stream, write_batch
+from dedup_platform.testing import HeldClock, Rules, histories, make_stream, temporary_platform, write_batch
 from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
 from dedup_platform_tests.crashes.child import BUCKETS
 from dedup_platform_tests.homes import Home, all_rows, references, stale
@@ -173,7 +172,7 @@ def test_a_change_of_buckets_that_was_killed_is_finished_by_the_next(
     assert ended == -signal.SIGKILL, said
     assert all_rows(home.platform()) == never_killed
     changed = home.stream.model_copy(update={"buckets": 0})
-    platform = Platform.open(home.platform().settings, {changed.name: changed}, lambda: home.spark, home.clock)
+    platform = temporary_platform(home.path, changed, home.spark, home.clock)
     platform.change_buckets(changed.name, BUCKETS)
     assert platform.lake.buckets(changed) == BUCKETS
     assert all_rows(platform) == never_killed
