@@ -94,7 +94,7 @@ def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
     assert json.loads(line("run", "--json"))[0]["tables"]["raw_events"]["rows"] == 6
 
     stream.origin.write_text(stream.origin.read_text().replace("buckets: 1", "buckets: 2"))
-    assert f"`dedup-platform buckets {stream.name}` changes them" in line("plan", code=2)
+    assert f"`dedup-platform buckets {stream.name}` changes them" in line("plan", code=4)
     assert "have 2 buckets" in line("buckets", stream.name)
     assert json.loads(line("verify", stream.name, "--json")) == {stream.name: []}
 

@@ -40,6 +40,7 @@ Note = Callable[[str, Sequence[float]], None]
 
 def measure(bench: Bench) -> None:
     """The life of a stream, for each number of cells."""
+    bench.data.mkdir(parents=True, exist_ok=True)
     for cells, buckets in CELLS.items():
         task = replace(bench.task(OURS, bench.data, f"work/{NAME}"), buckets=buckets)
         bench.forget(task)
