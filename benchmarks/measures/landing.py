@@ -99,7 +99,7 @@ def _times(instance: dg.DagsterInstance, run_id: str) -> dict[str, float]:
             at[entry.dagster_event.event_type].append(entry.timestamp)
     done = at[dg.DagsterEventType.STEP_SUCCESS]
     return {
-        "dequeued": at[dg.DagsterEventType.PIPELINE_DEQUEUED][0],
+        "dequeued": at[dg.DagsterEventType.PIPELINE_STARTING][0],
         "started": at[dg.DagsterEventType.STEP_START][0],
         "ingested": done[0],
         "repaired": done[-1],
