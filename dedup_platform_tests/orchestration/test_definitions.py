@@ -55,9 +55,12 @@ def test_sensors_work_without_being_switched_on(definitions: dg.Definitions) -> 
 
 
 def test_a_setting_says_how_often_sensors_look(tmp_path: Path, two_streams: dict[str, Stream]) -> None:
-    definitions = build_definitions(Settings(home=tmp_path, sensor_interval=5), two_streams)
-    for name in ("daily_new_input", "hourly_late_partitions"):
-        assert definitions.resolve_sensor_def(name).minimum_interval_seconds == 5
+    for seconds in (1, 5):
+        definitions = build_definitions(Settings(home=tmp_path, sensor_interval=seconds), two_streams)
+        for name in ("daily_new_input", "hourly_late_partitions"):
+            asked = definitions.resolve_sensor_def(name).minimum_interval_seconds
+            assert asked is not None
+            assert 0 < asked <= seconds
 
 
 def test_all_assets_of_a_stream_share_its_partitions_and_a_backfill_policy(definitions: dg.Definitions) -> None:
