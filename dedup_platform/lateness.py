@@ -108,8 +108,9 @@ def plan(facts: Facts, policy: Policy, now: datetime) -> TablePlan:
     """What is stale and which runs the policy asks for now; what waits is in the plan too, as not ready."""
     stale: list[StaleCell] = []
     hulls: set[tuple[int, int]] = set()
+    closes = _Closes(policy)
     for group in _linked_groups(facts, policy.reach):
-        judged = list(_judge(group, facts, policy, now))
+        judged = list(_judge(group, facts, policy, closes, now))
         stale += judged
         if judged[0].ready:  # then all of the group are
             hulls.add((min(group).partition, max(group).partition))
@@ -177,7 +178,20 @@ def _linked_groups(facts: Facts, cells_around: int) -> Iterator[list[Cell]]:
         yield group
 
 
-def _judge(group: list[Cell], facts: Facts, policy: Policy, now: datetime) -> Iterator[StaleCell]:
+class _Closes(dict[int, datetime]):
+    """Partition -> when it closes, reckoned once for its many cells."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def __missing__(self, partition: int) -> datetime:
+        self[partition] = EPOCH + (partition + 1) * self.policy.length + self.policy.grace
+        return self[partition]
+
+
+def _judge(
+    group: list[Cell], facts: Facts, policy: Policy, closes: Mapping[int, datetime], now: datetime
+) -> Iterator[StaleCell]:
     changes = [facts.changes[cell] for cell in group if cell in facts.changes]
     rows = sum(change.rows_added for change in changes)
     waiting = max((now - change.first_commit for change in changes), default=timedelta(0))
@@ -186,17 +200,16 @@ def _judge(group: list[Cell], facts: Facts, policy: Policy, now: datetime) -> It
     ready = settled or waiting >= policy.max_delay or not facts.outdated.isdisjoint(group)
     for cell in group:
         change = facts.changes.get(cell)
-        yield StaleCell(cell, _reason(cell, facts, policy), change.rows_added if change else 0, waiting, ready)
+        yield StaleCell(cell, _reason(cell, facts, closes), change.rows_added if change else 0, waiting, ready)
 
 
-def _reason(cell: Cell, facts: Facts, policy: Policy) -> Reason:
+def _reason(cell: Cell, facts: Facts, closes: Mapping[int, datetime]) -> Reason:
     change = facts.changes.get(cell)
     if cell in facts.outdated:
         return "settings"
     if change is None:
         return "linked"
-    closed = EPOCH + (cell.partition + 1) * policy.length + policy.grace
-    return "late" if (change.arrival_min or change.first_commit) > closed else "open"
+    return "late" if (change.arrival_min or change.first_commit) > closes[cell.partition] else "open"
 
 
 def _runs(stale: list[StaleCell], hulls: set[tuple[int, int]], facts: Facts, policy: Policy) -> Iterator[PlannedRun]:

@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 import sqlalchemy as sa
 
 from dedup_platform import tables
 from dedup_platform.lateness import EPOCH, Cell, Change
-from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, HEADS, in_cells, of
+from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, HEADS, in_cells, in_partitions, of
+
+MANY = 10_000
+"""From so many pending cells on, all cells of their partitions are looked at."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +99,14 @@ def read_outdated(connection: sa.Connection, stream: str, table: str, fingerprin
 
 def read_arrivals(connection: sa.Connection, stream: str, pending: Iterable[Cell], around: int) -> dict[Cell, datetime]:
     """The latest arrival in each cell of raw that is at most `around` partitions from a pending one."""
-    near = (Cell(cell.partition + step, cell.bucket) for cell in pending for step in range(-around, around + 1))
+    cells, steps = list(pending), range(-around, around + 1)
+    if len(cells) < MANY:
+        chosen_cells = in_cells(CELLS, (Cell(cell.partition + step, cell.bucket) for cell in cells for step in steps))
+    else:
+        # Those of other buckets are not asked for, but to leave them out costs more than to read them.
+        chosen_cells = in_partitions(CELLS, {cell.partition + step for cell in cells for step in steps})
     arrivals: dict[Cell, datetime] = {}
-    for chosen in in_cells(CELLS, near):
+    for chosen in chosen_cells:
         query = sa.select(*CELLS.c["partition", "bucket", "arrival_max"]).where(
             of(CELLS, stream, tables.RAW_EVENTS), chosen, CELLS.c.arrival_max.is_not(None)
         )
@@ -120,5 +129,6 @@ def micros(time: datetime | None) -> int | None:
     return None if time is None else (time - EPOCH) // timedelta(microseconds=1)
 
 
+@lru_cache(maxsize=4096)
 def _time(micros: int | None) -> datetime | None:
     return None if micros is None else EPOCH + timedelta(microseconds=micros)
