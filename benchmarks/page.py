@@ -107,8 +107,9 @@ def _page(figures: Figures, picture: str | None) -> Iterator[str]:
         yield ""
     yield from _prose(
         "Peak memory is the most that a contender's process and all its children had resident together. Data read is "
-        "what the processes of DuckDB and Polars read from files, and what Spark's tasks say for ours and the copy; of "
-        "plain Spark nobody counts it. Data written counts Parquet files, metadata the other files of tables."
+        "what the processes of DuckDB and Polars read from files; for ours and the copy it is the size of the files "
+        "that were read, less the payload where that was not; of plain Spark nobody counts it. Data written counts "
+        "Parquet files, metadata the other files of tables."
     )
     yield ""
     yield "| contender | what it is |"
