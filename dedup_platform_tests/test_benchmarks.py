@@ -211,6 +211,7 @@ def test_figures_of_other_measures_stay_while_the_options_are_the_same(tmp_path:
 def test_ticks_are_measured_on_ledgers_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.setattr(tick, "CELLS", {3: 1, 50: 4})
+    monkeypatch.setattr(tick, "CHANGES_A_CELL", 2)
     options = parse(["--measures", "tick", "--folder", str(tmp_path), "--runs", "1"])
     bench = Bench(options, Figures(tmp_path / "bench.json", {}, {}), Console(quiet=True))
     tick.measure(bench)
