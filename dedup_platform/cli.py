@@ -276,7 +276,8 @@ def buckets(
     if not wanted or wanted & (wanted - 1):
         raise typer.BadParameter(f"{wanted or 'none'}: the number of buckets must be a power of two, up to 4096")
     if chosen.buckets not in (0, wanted):
-        raise typer.BadParameter(f"the file says buckets: {chosen.buckets}; write {wanted} there first: {chosen.origin}")
+        said = f"the file says buckets: {chosen.buckets}; write {wanted} there first"
+        raise typer.BadParameter(f"{said}: {chosen.origin}")
     with shown(err, f"{stream}: {wanted} buckets", None) as listener:
         deployment.platform().change_buckets(
             stream, wanted, lambda table, done, all_: listener.say(f"{table}: {done} of {all_} partitions copied")
