@@ -11,6 +11,7 @@ from pyarrow.fs import FileInfo, FileSelector
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
@@ -27,6 +28,7 @@ from dedup_platform.settings import CATALOG, Settings
 
 SUMMARY = "dedup-platform."
 """Prefix of the platform's own properties in a snapshot's summary."""
+_ALL_ROWS = AlwaysTrue()
 
 
 @dataclass(frozen=True)
@@ -192,6 +194,17 @@ def live(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
         if manifest.content == ManifestContent.DATA:
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
                 yield _file_change(entry, arrival)
+
+
+def files_by_cell(
+    table: Table, snapshot_id: int, row_filter: str | BooleanExpression = _ALL_ROWS
+) -> dict[Cell, list[DataFile]]:
+    """The data files of a snapshot that may hold such rows, by cell; files of rejected records are in none."""
+    found: dict[Cell, list[DataFile]] = {}
+    for task in table.scan(row_filter, snapshot_id=snapshot_id).plan_files():
+        if cell := cell_of(task.file):
+            found.setdefault(cell, []).append(task.file)
+    return found
 
 
 def summary(snapshot: Snapshot, name: str) -> str | None:

@@ -80,20 +80,22 @@ class Rebucketing:
         while True:
             base, old = layout.now()
             sources, copies = layout.copied()
-            partitions = {cell.partition for cell in old}
+            now, then = _paths(old), _paths(sources)
+            partitions, copied = now.keys(), {cell.partition for cell in copies}
             # Where main's files are other ones by now, what was copied is outdated.
-            done = {each for each in _partitions(copies) if _paths(old, each) == _paths(sources, each)}
+            done = {each for each in copied if now.get(each) == then.get(each)}
             outdated = [file for cell, files in copies.items() if cell.partition not in done for file in files]
             tell(layout.table, len(partitions & done), len(partitions))
             todo = sorted(partitions - done)[: stream.late.max_partitions_per_run]
             if not todo and not outdated:
                 return base, old, copies
             # A kept copy is of the snapshot that was read last, so what changed since goes first, in the same commit.
-            again = sorted(_partitions(copies) & partitions - done)
+            again = sorted(copied & partitions - done)
             layout.keep(base, outdated, self._copies_of(stream, layout, old, sorted({*again, *todo})))
 
     def _copies_of(self, stream: Stream, layout: Layout, old: Files, partitions: Sequence[int]) -> list[DataFile]:
-        chosen = {cell: files for cell, files in old.items() if cell.partition in set(partitions)}
+        wanted = set(partitions)
+        chosen = {cell: files for cell, files in old.items() if cell.partition in wanted}
         step = Copying(layout.table, tuple(tables.column_names(stream, layout.table)), layout.buckets)
         chunks = list(_chunks(chosen, layout.buckets))
         written = work(self.lake.spark(), chunks, step, {layout.table: layout.files}).written
@@ -174,12 +176,12 @@ def _buckets_of(entities: pl.Series, buckets: int) -> pl.Series:
     return entities.replace_strict(list(known), list(known.values()), return_dtype=pl.Int32)
 
 
-def _partitions(files: Files) -> set[int]:
-    return {cell.partition for cell in files}
-
-
-def _paths(files: Files, partition: int) -> set[str]:
-    return {file.file_path for cell, found in files.items() if cell.partition == partition for file in found}
+def _paths(files: Files) -> dict[int, set[str]]:
+    """Partition -> the paths of its files."""
+    found: dict[int, set[str]] = {}
+    for cell, in_cell in files.items():
+        found.setdefault(cell.partition, set()).update(file.file_path for file in in_cell)
+    return found
 
 
 def _all(files: Files) -> list[DataFile]:

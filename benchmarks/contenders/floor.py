@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
-from pyiceberg.manifest import DataFile
 
 from benchmarks.contender import Output
 from benchmarks.contenders.ours import STREAM, Ours
 from dedup_platform import tables
-from dedup_platform.catalog import Catalog, cell_of
+from dedup_platform.catalog import Catalog, files_by_cell, head
 from dedup_platform.cellwork import Chunk, Store, Written, chunks_of_cells, work
 from dedup_platform.datafiles import TableFiles
-from dedup_platform.lateness import Cell
 from dedup_platform.stream import Stream
 
 _PLACE = ("floor", "events")
@@ -53,10 +51,7 @@ class Floor(Ours):
         # No ledger: that is a file of ours, which may take it away in the meantime.
         catalog, properties = Catalog(self.settings), self.settings.catalog_properties()
         raw, to = catalog.load_table(STREAM, tables.RAW_EVENTS), catalog.load_table(*_PLACE)
-        cells: dict[Cell, list[DataFile]] = {}
-        for task in raw.scan().plan_files():
-            if cell := cell_of(task.file):
-                cells.setdefault(cell, []).append(task.file)
+        cells = files_by_cell(raw, head(raw).snapshot_id)
         files = {name: TableFiles.of(table, properties) for name, table in ((tables.RAW_EVENTS, raw), (_PLACE[1], to))}
         done = work(self._spark(), chunks_of_cells(cells, cells, {}), Copying(self.stream), files)
         self._read_by_work += done.bytes_read

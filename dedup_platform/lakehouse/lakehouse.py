@@ -38,9 +38,9 @@ from dedup_platform.catalog import (
     SUMMARY,
     Catalog,
     bucket_count,
-    cell_of,
     changed_cells,
     changes,
+    files_by_cell,
     head,
     paired_duplicates,
 )
@@ -179,12 +179,8 @@ class Lakehouse:
         if not wanted:
             return {}
         between = self._between(stream, table, {cell.partition for cell in wanted})
-        found: dict[Cell, list[DataFile]] = {}
-        for task in self._load(stream.name, table).scan(between, snapshot_id=snapshot_id).plan_files():
-            cell = cell_of(task.file)
-            if cell in wanted:
-                found.setdefault(cell, []).append(task.file)
-        return found
+        found = files_by_cell(self._load(stream.name, table), snapshot_id, between)
+        return {cell: files for cell, files in found.items() if cell in wanted}
 
     def _between(self, stream: Stream, table: str, partitions: Iterable[int]) -> str:
         """A filter on time for PyIceberg, by which it passes over the manifests of other partitions."""

@@ -21,7 +21,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.transforms import BucketTransform
 
-from dedup_platform.catalog import cell_of, head, summary
+from dedup_platform.catalog import files_by_cell, head, summary
 from dedup_platform.datafiles import TableFiles
 from dedup_platform.lakehouse.lakehouse import Lakehouse, patiently
 from dedup_platform.lakehouse.staged import Staged
@@ -55,7 +55,7 @@ class Layout:
         """Main's newest snapshot and its files by cell; files of rejected records are in none, and stay as they are."""
         loaded = self._load()
         snapshot = head(loaded).snapshot_id
-        return snapshot, _by_cell(loaded, snapshot)
+        return snapshot, files_by_cell(loaded, snapshot)
 
     def copied(self) -> tuple[Files, Files]:
         """What is in the new layout already: main's files that were copied, and the copies. None at the beginning.
@@ -71,11 +71,11 @@ class Layout:
             return {}, {}
         copies = {
             cell: new
-            for cell, files in _by_cell(loaded, at.snapshot_id).items()
+            for cell, files in files_by_cell(loaded, at.snapshot_id).items()
             if (new := [file for file in files if file.spec_id == self.spec_id])
         }
         partitions = {cell.partition for cell in copies}
-        sources = {cell: files for cell, files in _by_cell(loaded, source).items() if cell.partition in partitions}
+        sources = {cell: files for cell, files in files_by_cell(loaded, source).items() if cell.partition in partitions}
         return sources, copies
 
     def keep(self, source: int, outdated: list[DataFile], copies: list[DataFile]) -> None:
@@ -132,11 +132,3 @@ def _add_spec(lake: Lakehouse, stream: Stream, name: str, buckets: int) -> int:
         (AddPartitionSpecUpdate(spec=PartitionSpec(*fields, spec_id=spec_id)),),
     )
     return spec_id
-
-
-def _by_cell(table: Table, snapshot_id: int) -> Files:
-    found: Files = {}
-    for task in table.scan(snapshot_id=snapshot_id).plan_files():
-        if cell := cell_of(task.file):
-            found.setdefault(cell, []).append(task.file)
-    return found
