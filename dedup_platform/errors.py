@@ -6,6 +6,7 @@ DedupPlatformError
 ├── UnknownStreamError       no stream file has this name
 ├── SourceError              the source cannot be read (a missing folder, no permission)
 ├── SourceChangedError       a file changed after it was read
+├── LostRecordsError         the source no longer holds records that were not read yet
 ├── UnknownFileError         no file of this path can be accepted
 ├── SparkServerError         the Spark Connect server is not there, or went away in the middle of the work
 ├── ConflictError            someone else committed first; run again
@@ -20,6 +21,7 @@ __all__ = [
     "ConservationError",
     "DedupPlatformError",
     "IncompatibleChangeError",
+    "LostRecordsError",
     "SettingsError",
     "SourceChangedError",
     "SourceError",
@@ -78,6 +80,10 @@ class SourceError(DedupPlatformError):
 
 class SourceChangedError(DedupPlatformError):
     """A file changed after it was read, or while it was being read."""
+
+
+class LostRecordsError(DedupPlatformError):
+    """A topic lost what was not read yet, or began anew: it says what, and how to go on."""
 
 
 class UnknownFileError(DedupPlatformError):

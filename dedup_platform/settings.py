@@ -81,6 +81,8 @@ class Settings(BaseSettings):
     spark_master: str = "local[*]"
     spark_remote: str | None = None
     spark_conf: dict[str, str] = Field(default_factory=dict, repr=False)
+    kafka: dict[str, str] = Field(default_factory=dict, repr=False)
+    """What connecting to Kafka takes beside the brokers: librdkafka's own properties, passwords among them."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
     sensor_interval: Annotated[int, Field(ge=1)] = 15
     """Seconds between two looks of a sensor."""
@@ -117,7 +119,8 @@ def load_settings(**overrides: Any) -> Settings:
         problems = [f"{ENV_PREFIX}{str(e['loc'][0]).upper()}: {_reason(e['msg'])}" for e in error.errors()]
         raise SettingsError("\n".join(problems)) from None
     except UnreadableSettings as error:
-        raise SettingsError(f"{error}: {ENV_PREFIX}SPARK_CONF must be a JSON object of texts") from None
+        objects = f"{ENV_PREFIX}SPARK_CONF and {ENV_PREFIX}KAFKA must be JSON objects of texts"
+        raise SettingsError(f"{error}: {objects}") from None
 
 
 def _reason(message: str) -> str:

@@ -10,6 +10,7 @@ __all__ = [
     "AMBIGUOUS",
     "BEFORE_START",
     "BEYOND_HORIZON",
+    "CREATE_TIME",
     "DAMAGED_FILE",
     "EVENT_TIME_IN_FUTURE",
     "IMPOSSIBLE_EVENT_TIME",
@@ -18,6 +19,7 @@ __all__ = [
     "MISSING_ENTITY",
     "MISSING_EVENT_ID",
     "MISSING_FIELD",
+    "TOMBSTONE",
     "UNREADABLE_ARRIVAL_TIME",
     "UNREADABLE_ATTRIBUTE",
     "UNREADABLE_EVENT_TIME",
@@ -42,6 +44,11 @@ UNREADABLE_ARRIVAL_TIME = "unreadable_arrival_time"
 UNREADABLE_ATTRIBUTE = "unreadable_attribute:"  # and the attribute's name
 MISSING_FIELD = "missing_field:"  # and the field's name
 DAMAGED_FILE = "damaged_file"
+TOMBSTONE = "tombstone"
+"""A Kafka message without a value: it says that its key is gone, not that something happened."""
+
+CREATE_TIME = "create_time"
+"""Name in the payload_context of a Kafka message that does not tell when the broker appended it."""
 
 MAX_RECORD_BYTES = 16 * 2**20
 """A longer record is rejected and its payload is its beginning, so that one endless line cannot fill the memory."""

@@ -24,6 +24,7 @@ __all__ = [
     "PositiveDuration",
     "Size",
     "StreamName",
+    "Text",
     "TimeFormat",
     "TimezoneName",
     "decimal_of",
