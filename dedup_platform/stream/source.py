@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from dedup_platform.stream.values import LATER, Count, Duration, FieldName, Part, Size, only
+from dedup_platform.stream.format import Format
+from dedup_platform.stream.values import LATER, Count, Duration, FieldName, Size, only
 
 __all__ = ["FilesSource", "origin_of"]
 
@@ -21,7 +22,7 @@ def _local_glob(path: str) -> str:
     return path
 
 
-class FilesSource(Part):
+class FilesSource(Format):
     """Files in a folder. `path` is a glob, absolute or relative to the stream file's folder.
 
     A file is read once it has not been modified for `settle`; a batch reads at most `max_batch_files` files and
@@ -30,7 +31,6 @@ class FilesSource(Part):
 
     kind: Annotated[Literal["files"], only("files", later=("kafka",))]
     path: Annotated[FieldName, AfterValidator(_local_glob)]
-    format: Annotated[Literal["csv", "json", "parquet"], only("csv", "json", "parquet", later=("avro", "protobuf"))]
     settle: Duration = timedelta(seconds=2)
     max_batch_files: Annotated[Count, Field(ge=1)] = 1000
     max_batch_bytes: Size = 2**30
