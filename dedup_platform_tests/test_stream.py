@@ -288,7 +288,7 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
         (
             "settle: 250ms",
             "setle: 250ms",
-            "6: source.setle: unknown key; did you mean settle?; allowed: kind, path, fo",
+            "6: source.setle: unknown key; did you mean settle?; allowed: format, csv, js",
         ),
         (
             "min_rows: 5",
@@ -312,7 +312,7 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
         ("revenue:", "session_id:", "27: sessions.aggregates.session_id: is a column of the platform; choose a name"),
         # source
         ("kind: files", "kind: file", "3: source.kind: must be 'files' or 'kafka' (got 'file'); did you mean files?"),
-        ("format: csv", "format: avro", "5: source.format: is not supported in this version; allowed: csv, json, parq"),
+        ("format: csv", "format: csv\n  json: {records: a}", "2: source: json is for the format json, not for csv"),
         ("format: csv", "format: cvs", "5: source.format: must be 'csv', 'json' or 'parquet' (got 'cvs'); did you mea"),
         ("events/2026-*/part-?.csv", "s3://b/*", "4: source.path: is not supported in this version; write a local pa"),
         ("events/2026-*/part-?.csv", "events/", "4: source.path: names no files; write a pattern like events/*.csv.g"),

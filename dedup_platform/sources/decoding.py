@@ -13,17 +13,14 @@ from functools import lru_cache
 from typing import Any
 
 from dedup_platform.sources.attributes import attribute_reader
-from dedup_platform.sources.csv_records import csv_content
 from dedup_platform.sources.event_ids import event_id_reader, id_fields, text_of
-from dedup_platform.sources.json_records import json_content
+from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import (
     BEFORE_START,
     BEYOND_HORIZON,
     CREATE_TIME,
-    DAMAGED_FILE,
     EVENT_TIME_IN_FUTURE,
     IMPOSSIBLE_EVENT_TIME,
-    MALFORMED_RECORD,
     MISSING_ENTITY,
     MISSING_FIELD,
     TOMBSTONE,
@@ -68,6 +65,7 @@ class EventDecoder:
         self._event_id = event_id_reader(fields.event_id)
         self._time_field = fields.event_time.field
         self._read_time = time_reader(fields.event_time.format, fields.event_time.timezone)
+        self._messages = MessageReader(stream)
         self._columns = (fields.entity_id, *id_fields(fields.event_id), fields.event_time.field)
         self._arrival = stream.arrival_time
         if isinstance(self._arrival, TimeField | FileName):
@@ -104,7 +102,8 @@ class EventDecoder:
         delivery = self.delivery(source, modified, context["format"])
         if CREATE_TIME in context:
             delivery = self.message_delivery(delivery.arrival, context["format"], has_append_time=False)
-        return self.decode(_content(payload, context), delivery)
+        content = TOMBSTONE if payload is None else self._messages.content(payload, context)
+        return self.decode(content, delivery)
 
     def decode(self, content: Content, delivery: Delivery) -> Row:
         """The row of a record. Raises for nothing that a record may hold."""
@@ -185,15 +184,3 @@ def _in_microseconds(duration: timedelta) -> int:
 def _context(payload_context: str) -> dict[str, Any]:
     context: dict[str, Any] = json.loads(payload_context)
     return context
-
-
-def _content(payload: bytes | None, context: dict[str, Any]) -> Content:
-    if payload is None:
-        return TOMBSTONE
-    if "damage" in context:
-        return DAMAGED_FILE
-    if "oversized" in context:
-        return MALFORMED_RECORD
-    if context["format"] == "csv":
-        return csv_content(payload, context["header"])
-    return json_content(payload)

@@ -26,7 +26,7 @@ from dedup_platform.sources.lines import Lines
 from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files, stamp
 from dedup_platform.sources.parquet_records import parquet_records
 from dedup_platform.sources.records import Record
-from dedup_platform.stream import Stream
+from dedup_platform.stream import FilesSource, Stream
 from dedup_platform.workers import spare_archives
 
 __all__ = [
@@ -60,11 +60,16 @@ def read_files(spark: SparkSession, stream: Stream, files: Sequence[tuple[Source
 def records_of(stream: Stream, file: SourceFile) -> Iterator[Record]:
     """The records of one file in order. SourceError if it cannot be opened, SourceChangedError if it is another now."""
     with _opened(file) as content:
-        if stream.source.format == "parquet":
-            yield from parquet_records(content, file.path)
-        else:
-            read = csv_records if stream.source.format == "csv" else json_records
-            yield from read(Lines(decompressed(content, file.path)))
+        yield from _records(stream.files, content, file.path)
+
+
+def _records(source: FilesSource, content: BinaryIO, path: str) -> Iterator[Record]:
+    if source.format == "parquet":
+        return parquet_records(content, path)
+    chunks = decompressed(content, path)
+    if source.format == "csv":
+        return csv_records(Lines(chunks), source.csv.columns if source.csv else None)
+    return json_records(Lines(chunks))
 
 
 def _grouped(files: Sequence[tuple[SourceFile, int]]) -> list[Group]:

@@ -30,6 +30,7 @@ __all__ = [
     "context_text",
     "damaged",
     "oversized",
+    "undivided",
 ]
 
 MALFORMED_RECORD = "malformed_record"
@@ -88,3 +89,10 @@ def damaged(rest: bytes, damage: DamageError, **facts: Any) -> Record:
 def oversized(payload: bytes, **facts: Any) -> Record:
     """A record of more than MAX_RECORD_BYTES: its beginning is kept."""
     return payload[:MAX_RECORD_BYTES], MALFORMED_RECORD, context_text(**facts, oversized=True)
+
+
+def undivided(value: bytes, reason: str, **facts: Any) -> Record:
+    """A message that cannot be taken apart into events: all of it is one rejected record."""
+    if len(value) > MAX_RECORD_BYTES:
+        return oversized(value, **facts)
+    return value, reason, context_text(**facts, undivided=True)

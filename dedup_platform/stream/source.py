@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from dedup_platform.stream.values import LATER, Count, Duration, FieldName, Part, PositiveDuration, Size, Text, only
+from dedup_platform.stream.format import Format
+from dedup_platform.stream.values import LATER, Count, Duration, FieldName, Part, PositiveDuration, Size, Text
 
 __all__ = ["FilesSource", "KafkaSource", "Lane", "Source", "origin_of"]
 
@@ -28,7 +29,7 @@ def _known_kind(value: Any) -> Any:
     return value
 
 
-class FilesSource(Part):
+class FilesSource(Format):
     """Files in a folder. `path` is a glob, absolute or relative to the stream file's folder.
 
     A file is read once it has not been modified for `settle`; a batch reads at most `max_batch_files` files and
@@ -37,7 +38,6 @@ class FilesSource(Part):
 
     kind: Annotated[Literal["files"], BeforeValidator(_known_kind)]
     path: Annotated[FieldName, AfterValidator(_local_glob)]
-    format: Annotated[Literal["csv", "json", "parquet"], only("csv", "json", "parquet", later=("avro", "protobuf"))]
     settle: Duration = timedelta(seconds=2)
     max_batch_files: Annotated[Count, Field(ge=1)] = 1000
     max_batch_bytes: Size = 2**30
@@ -94,7 +94,7 @@ def _topic(value: str) -> str:
     return value
 
 
-class KafkaSource(Part):
+class KafkaSource(Format):
     """A topic, read in batches of explicit ranges of offsets. What connecting takes besides is a setting (`kafka`).
 
     A batch reads at most `max_batch_records` messages, about `max_batch_bytes` bytes of them, and no more than lately
@@ -105,13 +105,17 @@ class KafkaSource(Part):
     kind: Literal["kafka"]
     brokers: Annotated[Text, AfterValidator(_brokers)]
     topic: Annotated[Text, AfterValidator(_topic)]
-    format: Annotated[Literal["csv", "json"], only("csv", "json", later=("avro", "protobuf"))]
     start: Literal["earliest", "latest"] = "earliest"
     group: FieldName | None = None
     lane: Lane = Lane(index=0, of=1)
     max_batch_records: Annotated[Count, Field(ge=1)] = 1_000_000
     max_batch_bytes: Size = 2**30
     transaction_timeout: PositiveDuration = timedelta(seconds=30)
+
+    @model_validator(mode="after")
+    def _messages_have_this_format(self) -> "KafkaSource":
+        self.check_messages()
+        return self
 
 
 def _tag(value: Any) -> str:
