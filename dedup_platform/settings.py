@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError
 
 from dedup_platform.errors import SettingsError
 
-__all__ = ["CATALOG", "ENV_PREFIX", "JARS", "Settings", "load_settings"]
+__all__ = ["CATALOG", "ENV_PREFIX", "JARS", "KAFKA_JAR", "Settings", "load_settings"]
 
 ENV_PREFIX = "DEDUP_PLATFORM_"
 CATALOG = "lake"
@@ -22,6 +22,8 @@ JARS = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
     "org.xerial:sqlite-jdbc:3.54.1.0",
 )
+KAFKA_JAR = "org.apache.kafka:kafka_2.13:4.1.1"
+"""Kafka's broker, which tests and the local topology start; Spark does not need it."""
 # A writer of another process holds SQLite's lock for milliseconds: waiting is right, failing is not.
 SQLITE_BUSY_SECONDS = 60
 

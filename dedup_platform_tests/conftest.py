@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 
 from dedup_platform.settings import ENV_PREFIX, Settings
 from dedup_platform.spark import spark_session
+from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server
+from dedup_platform_tests.servers import running
 
 PROJECT = Path(__file__).parent.parent
 BRIEF_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
@@ -91,3 +93,24 @@ def spark(settings: Settings) -> Iterator[SparkSession]:
     session = spark_session(settings)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A broker that the tests of this process share; each makes topics of its own, and none kills it."""
+    with running(KafkaServer, tmp_path_factory.mktemp("kafka")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server that the tests of this process share; each makes buckets of its own, and none kills it."""
+    with running(S3Server, tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A Postgres that the tests of this process share; each makes databases of its own, and none kills it."""
+    with running(PostgresServer, tmp_path_factory.mktemp("postgres")) as server:
+        yield server
