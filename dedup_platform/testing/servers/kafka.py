@@ -33,15 +33,24 @@ _SECONDS_TO_ASK = 10
 class KafkaServer(ServerProcess):
     """A broker on the loopback interface; `folder` keeps its logs, settings and what it printed.
 
+    Clients are told to connect to `advertised_port`, a proxy's that stands before it; by default to its own port.
     `properties` go before the broker's settings here. Raises MissingPartError where Kafka or Java is not installed.
     """
 
-    def __init__(self, folder: Path, *, port: int | None = None, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        advertised_port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self.port = port or free_port()
         self.brokers = f"{LOOPBACK}:{self.port}"
         self._settings = folder / "server.properties"
         self._data = folder / "logs"
-        self._properties = {**_broker(self.port, free_port(), self._data), **(properties or {})}
+        settings = _broker(self.port, advertised_port or self.port, free_port(), self._data)
+        self._properties = settings | dict(properties or {})
         super().__init__(
             "Kafka",
             [*_java_with_kafka(), "kafka.Kafka", str(self._settings)],
@@ -111,13 +120,13 @@ def _java_with_kafka() -> list[str]:
     return [str(java()), *_JAVA, "-cp", f"{_folder()}/*"]
 
 
-def _broker(port: int, controller: int, data: Path) -> dict[str, str]:
+def _broker(port: int, advertised: int, controller: int, data: Path) -> dict[str, str]:
     """A broker of its own: no copies of anything, ready for consumers at once."""
     return {
         "node.id": "1",
         "process.roles": "broker,controller",
         "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller}",
-        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{advertised}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SERVICES:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
