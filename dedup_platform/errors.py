@@ -9,6 +9,8 @@ DedupPlatformError
 ├── SourceChangedError       a file changed after it was read
 ├── UnknownFileError         no file of this path can be accepted
 ├── SparkServerError         the Spark Connect server is not there, or went away in the middle of the work
+├── MissingPartError         a server that tests need is not installed; says how to install it
+├── ServerStartError         a server that tests need did not start; shows the end of what it printed
 ├── ConflictError            someone else committed first; run again
 ├── ConservationError        counts do not balance; nothing was published
 └── IncompatibleChangeError  the stream file differs from its tables in a way that is refused
@@ -21,6 +23,8 @@ __all__ = [
     "ConservationError",
     "DedupPlatformError",
     "IncompatibleChangeError",
+    "MissingPartError",
+    "ServerStartError",
     "SettingsError",
     "SourceChangedError",
     "SourceError",
@@ -107,6 +111,28 @@ class SparkServerError(DedupPlatformError):
 
     def __str__(self) -> str:
         return f"the Spark Connect server {self.remote} {self.args[1]}"
+
+
+class MissingPartError(DedupPlatformError):
+    """A program or jar that `dedup_platform.testing` starts is not on this machine; `install` is how to get it."""
+
+    def __init__(self, part: str, install: str) -> None:
+        super().__init__(part, install)
+
+    def __str__(self) -> str:
+        part, install = self.args
+        return f"{part} is not installed; get it with: {install}"
+
+
+class ServerStartError(DedupPlatformError):
+    """A server of `dedup_platform.testing` ended, or did not answer in time; `printed` is the end of its log."""
+
+    def __init__(self, name: str, reason: str, printed: str) -> None:
+        super().__init__(name, reason, printed)
+
+    def __str__(self) -> str:
+        name, reason, printed = self.args
+        return f"{name} {reason}. The end of what it printed:\n{printed}"
 
 
 class ConflictError(DedupPlatformError):

@@ -16,7 +16,18 @@ from sqlalchemy.engine import make_url
 from dedup_platform import uris
 from dedup_platform.errors import SettingsError
 
-__all__ = ["CATALOG", "ENV_PREFIX", "JARS", "Settings", "load_settings", "of_files", "revealed"]
+__all__ = [
+    "AWS_JAR",
+    "CATALOG",
+    "ENV_PREFIX",
+    "JARS",
+    "KAFKA_JAR",
+    "POSTGRES_JAR",
+    "Settings",
+    "load_settings",
+    "of_files",
+    "revealed",
+]
 
 ENV_PREFIX = "DEDUP_PLATFORM_"
 CATALOG = "lake"
@@ -27,6 +38,8 @@ JARS = (
 """What every Spark of the platform needs."""
 POSTGRES_JAR = "org.postgresql:postgresql:42.7.7"
 AWS_JAR = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
+KAFKA_JAR = "org.apache.kafka:kafka_2.13:4.1.1"
+"""Kafka's broker, which tests and the local topology start; Spark does not need it."""
 # A writer of another process holds SQLite's lock for milliseconds: waiting is right, failing is not.
 SQLITE_BUSY_SECONDS = 60
 # Any name of a region will do where a request must be signed and the store has none.

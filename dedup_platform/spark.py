@@ -18,6 +18,7 @@ from dedup_platform.connect import opened
 from dedup_platform.settings import CATALOG, SQLITE_BUSY_SECONDS, Settings, revealed
 
 __all__ = [
+    "IVY",
     "LOOPBACK",
     "jars_conf",
     "open_session",
@@ -33,7 +34,7 @@ LOOPBACK = "127.0.0.1"
 # ParallelGC is about 5 % faster than G1 on this work; the time zone keeps the JVM's own conversions in UTC too.
 _JAVA_OPTIONS = "-XX:+UseParallelGC -Duser.timezone=UTC"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-_IVY = Path.home() / ".ivy2.5.2"  # Spark 4.1's own default
+IVY = Path.home() / ".ivy2.5.2"  # Spark 4.1's own default
 # Of properties whose names look so, Spark shows no value in its UI, its logs and its answers; its own default knows
 # fewer names.
 _SECRET = "(?i)secret|password|token|credential|access[.-]?key"
@@ -160,10 +161,10 @@ def _application(settings: Settings) -> dict[str, str]:
 def jars_conf(jars: Sequence[str]) -> dict[str, str]:
     """Properties that add these Maven coordinates, from Ivy's folder where they are, else downloaded by Spark."""
     # Given as files they need no resolution: half a second less, no network, and no forty lines of report.
-    files = [_IVY / "jars" / f"{jar.replace(':', '_', 1).replace(':', '-')}.jar" for jar in jars]
+    files = [IVY / "jars" / f"{jar.replace(':', '_', 1).replace(':', '-')}.jar" for jar in jars]
     if all(zipfile.is_zipfile(file) for file in files):
         return {"spark.jars": ",".join(map(str, files))}
-    return {"spark.jars.packages": ",".join(jars), "spark.jars.ivy": str(_IVY)}
+    return {"spark.jars.packages": ",".join(jars), "spark.jars.ivy": str(IVY)}
 
 
 def _session() -> dict[str, str]:
