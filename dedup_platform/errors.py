@@ -3,6 +3,7 @@
 DedupPlatformError
 ├── StreamFileError          a stream file says something that it may not say; lists every problem
 ├── SettingsError            the deployment's settings (environment) cannot be used
+├── UnreachableError         a database or catalog that the settings name does not answer, or refuses us
 ├── UnknownStreamError       no stream file has this name
 ├── SourceError              the source cannot be read (a missing folder, no permission)
 ├── SourceChangedError       a file changed after it was read
@@ -31,6 +32,7 @@ __all__ = [
     "StreamFileError",
     "UnknownFileError",
     "UnknownStreamError",
+    "UnreachableError",
 ]
 
 
@@ -55,6 +57,17 @@ class StreamFileError(DedupPlatformError):
 
 class SettingsError(DedupPlatformError):
     """A setting is missing or unusable; the message names the environment variable."""
+
+
+class UnreachableError(DedupPlatformError):
+    """What the environment variable `variable` names does not answer, or refuses us."""
+
+    def __init__(self, variable: str, reason: str) -> None:
+        super().__init__(variable, reason)
+        self.variable = variable
+
+    def __str__(self) -> str:
+        return f"{self.variable}: {self.args[1]}. Is it there, and are user and password right?"
 
 
 class UnknownStreamError(DedupPlatformError):
@@ -92,8 +105,9 @@ class SparkServerError(DedupPlatformError):
     """No Spark Connect server answers at `remote`, or it ended in the middle of the work."""
 
     def __init__(self, remote: str, reason: str) -> None:
-        super().__init__(remote, reason)
-        self.remote = remote
+        # Behind the address there may be a token.
+        self.remote = remote.partition("/;")[0]
+        super().__init__(self.remote, reason)
 
     def __str__(self) -> str:
         return f"the Spark Connect server {self.remote} {self.args[1]}"

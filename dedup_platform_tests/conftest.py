@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dedup_platform.settings import ENV_PREFIX, Settings
-from dedup_platform.spark import spark_session
+from dedup_platform.settings import AWS_JAR, ENV_PREFIX, JARS, POSTGRES_JAR, Settings
+from dedup_platform.spark import jars_conf, spark_session
 from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server
 from dedup_platform_tests.servers import running
 
@@ -80,9 +80,10 @@ def _folder_of_data(name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Settings:
-    """The deployment of `spark`, in a temporary folder."""
-    remote = request.config.getoption("--spark-remote")
-    return Settings(home=tmp_path_factory.mktemp("home"), spark_master="local[2]", spark_remote=remote)
+    """The deployment of `spark`, in a temporary folder. Its Spark has all jars, for tests of other catalogs."""
+    remote, jars = request.config.getoption("--spark-remote"), jars_conf((*JARS, POSTGRES_JAR, AWS_JAR))
+    home = tmp_path_factory.mktemp("home")
+    return Settings(home=home, spark_master="local[2]", spark_remote=remote, spark_conf=jars)
 
 
 @pytest.fixture(scope="session")

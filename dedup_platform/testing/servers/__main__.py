@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from dedup_platform.errors import DedupPlatformError
-from dedup_platform.settings import JARS
+from dedup_platform.settings import AWS_JAR, JARS, POSTGRES_JAR
 from dedup_platform.spark import IVY
 from dedup_platform.testing.servers.jars import download
 from dedup_platform.testing.servers.kafka import install_kafka
@@ -19,7 +19,12 @@ def main() -> int:
     parser.parse_args()
     try:
         _say(f"Kafka: {install_kafka()}")
-        download(JARS, IVY / "jars", IVY, "[organization]_[artifact]-[revision](-[classifier]).[ext]")
+        download(
+            (*JARS, POSTGRES_JAR, AWS_JAR),
+            IVY / "jars",
+            IVY,
+            "[organization]_[artifact]-[revision](-[classifier]).[ext]",
+        )
         _say(f"Spark's jars: {IVY / 'jars'}")
         _say(f"S3: {versitygw()}")
         _say(f"Postgres: {postgres_program('postgres')}")
