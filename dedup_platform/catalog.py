@@ -187,11 +187,21 @@ def since(table: Table, known: int | None) -> tuple[list[Snapshot], bool]:
 def changes(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
     """The data files that this snapshot itself added and took away, from its own manifest entries."""
     arrival = _arrival_field(table)
+    return (_file_change(entry, arrival) for entry in _own_entries(table, snapshot))
+
+
+def added_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
+    """The data files that this snapshot itself added."""
+    entries = _own_entries(table, snapshot)
+    return (entry.data_file for entry in entries if entry.status == ManifestEntryStatus.ADDED)
+
+
+def _own_entries(table: Table, snapshot: Snapshot) -> Iterator[ManifestEntry]:
     for manifest in snapshot.manifests(table.io):
         if manifest.added_snapshot_id == snapshot.snapshot_id:
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
                 if entry.snapshot_id == snapshot.snapshot_id and entry.status != ManifestEntryStatus.EXISTING:
-                    yield _file_change(entry, arrival)
+                    yield entry
 
 
 def changed_cells(table: Table, since_snapshot: int | None) -> frozenset[Cell]:

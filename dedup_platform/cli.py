@@ -32,6 +32,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.SourceChangedError, 3),
     (errors.IncompatibleChangeError, 4),
     (errors.ConservationError, 4),
+    (errors.LostRecordsError, 4),
 )
 HELP = """Deduplicated events and sessions with stable ids, in Apache Iceberg, kept right while events arrive late.
 
@@ -45,7 +46,8 @@ Exit codes:
 
 3  someone else committed first, or a file changed while it was read: run again
 
-4  refused, and nothing was published: a change that needs another stream, or counts that do not balance
+4  refused, and nothing was published: a change that needs another stream, counts that do not balance, or records that
+the source has lost
 
 5  anything else that failed
 
@@ -55,6 +57,10 @@ Exit codes:
 app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 files_app = typer.Typer(help="Decide about files that the platform left alone.", no_args_is_help=True)
 app.add_typer(files_app, name="files")
+offsets_app = typer.Typer(
+    help="Look at how far a topic has been read, and decide about what it lost.", no_args_is_help=True
+)
+app.add_typer(offsets_app, name="offsets")
 
 out = Console()
 err = Console(stderr=True)
@@ -90,6 +96,20 @@ class Deployment:
         if name is not None and name not in self.streams:
             raise errors.UnknownStreamError(name, self.streams)
         return [self.streams[name]] if name else list(self.streams.values())
+
+    def of_topic(self, name: str) -> Stream:
+        """The named stream, which must read a topic."""
+        return self._of_kind(name, "kafka")
+
+    def of_files(self, name: str) -> Stream:
+        """The named stream, which must read files."""
+        return self._of_kind(name, "files")
+
+    def _of_kind(self, name: str, kind: str) -> Stream:
+        [stream] = self.chosen(name)
+        if stream.source.kind != kind:
+            raise typer.BadParameter(f"{name} has a source of kind {stream.source.kind}; this is about kind {kind}")
+        return stream
 
 
 def main() -> None:
@@ -318,10 +338,29 @@ def accept(
 ) -> None:
     """Let files that changed after they were read be read again, as a new generation, by the next run."""
     deployment = Deployment.of(streams)
-    [chosen] = deployment.chosen(stream)
-    relative = [_below(chosen.source.root, path) for path in paths]
+    root = deployment.of_files(stream).files.root
+    relative = [_below(root, path) for path in paths]
     deployment.platform().accept(stream, relative)
     out.print(f"{len(relative)} files accepted; the next run reads them again.")
+
+
+@offsets_app.command("show")
+def show_offsets(stream: StreamArgument, streams: StreamsOption = None, as_json: JsonOption = False) -> None:
+    """How far each partition of a topic has been read, and what its consumer group was told."""
+    deployment = Deployment.of(streams)
+    offsets = deployment.platform().offsets(deployment.of_topic(stream).name)
+    if as_json:
+        printing.print_json([asdict(each) for each in offsets])
+    else:
+        printing.print_offsets(out, offsets)
+
+
+@offsets_app.command("accept")
+def accept_losses(stream: StreamArgument, streams: StreamsOption = None) -> None:
+    """Go on behind what a topic has lost; one that began anew is read from its beginning."""
+    deployment = Deployment.of(streams)
+    commit = deployment.platform().accept_losses(deployment.of_topic(stream).name)
+    out.print("Nothing is lost." if commit is None else "Accepted; the next run goes on from there.")
 
 
 def _below(root: Path, path: str) -> str:

@@ -7,6 +7,7 @@ DedupPlatformError
 ├── UnknownStreamError       no stream file has this name
 ├── SourceError              the source cannot be read (a missing folder, no permission)
 ├── SourceChangedError       a file changed after it was read
+├── LostRecordsError         the source no longer holds records that were not read yet
 ├── UnknownFileError         no file of this path can be accepted
 ├── SparkServerError         the Spark Connect server is not there, or went away in the middle of the work
 ├── MissingPartError         a server that tests need is not installed; says how to install it
@@ -23,6 +24,7 @@ __all__ = [
     "ConservationError",
     "DedupPlatformError",
     "IncompatibleChangeError",
+    "LostRecordsError",
     "MissingPartError",
     "ServerStartError",
     "SettingsError",
@@ -95,6 +97,10 @@ class SourceError(DedupPlatformError):
 
 class SourceChangedError(DedupPlatformError):
     """A file changed after it was read, or while it was being read."""
+
+
+class LostRecordsError(DedupPlatformError):
+    """A topic lost what was not read yet, or began anew: it says what, and how to go on."""
 
 
 class UnknownFileError(DedupPlatformError):

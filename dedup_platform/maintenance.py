@@ -226,8 +226,8 @@ def cut(
     """Cut a history (newest first, no gap) behind the oldest snapshot that must stay.
 
     That is the oldest one which is needed, which is one of the newest few, or which was still the newest one not so
-    long ago. With `receipts` the oldest one that stays has a receipt, so that all positions remain known. A tag keeps
-    its own snapshot, and none of those that are newer.
+    long ago. With `receipts` the oldest one that stays tells what was read, so that all positions remain known. A tag
+    keeps its own snapshot, and none of those that are newer.
     """
     oldest = min(rules.min_snapshots, len(snapshots)) - 1
     for place, snapshot in enumerate(snapshots):
@@ -235,12 +235,17 @@ def cut(
         young = place > 0 and now - committed_at(snapshots[place - 1]) <= rules.snapshot_age
         if young or snapshot.snapshot_id in needed:
             oldest = max(oldest, place)
-    ends = [place for place, snapshot in enumerate(snapshots) if not receipts or summary(snapshot, "receipt")]
+    ends = [place for place, snapshot in enumerate(snapshots) if not receipts or _tells_positions(snapshot)]
     # Where a tag holds the next older one, history does not end here.
     ends = [place for place in ends if place + 1 == len(snapshots) or snapshots[place + 1].snapshot_id not in tagged]
     oldest = min((place for place in ends if place >= oldest), default=len(snapshots) - 1)
     expired = [snapshot for snapshot in snapshots[oldest + 1 :] if snapshot.snapshot_id not in tagged]
     return History(snapshots[: oldest + 1], expired)
+
+
+def _tells_positions(snapshot: Snapshot) -> bool:
+    """Whether all that was read, or built, up to a snapshot is known from it."""
+    return summary(snapshot, "receipt") is not None or summary(snapshot, "positions") is not None
 
 
 def _base(table: Table, branch: str) -> Iterator[int]:

@@ -8,13 +8,13 @@ from typing import ParamSpec, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dedup_platform import catalog, ingest, lateness, tables, verify
+from dedup_platform import catalog, lateness, tables, verify
 from dedup_platform.catalog import Catalog
 from dedup_platform.commits import Commit
 from dedup_platform.connect import naming_the_server
 from dedup_platform.errors import UnknownStreamError
 from dedup_platform.fingerprints import fingerprint
-from dedup_platform.ingest import Ingest, Waiting
+from dedup_platform.ingest import Ingest, PartitionOffsets, Waiting
 from dedup_platform.lakehouse import Lakehouse
 from dedup_platform.lateness import Policy, TablePlan, reach
 from dedup_platform.ledger import Ledger, TableSize
@@ -23,7 +23,7 @@ from dedup_platform.rebucketing import Listener, Rebucketing
 from dedup_platform.recompute import Recompute
 from dedup_platform.retries import again
 from dedup_platform.settings import Settings
-from dedup_platform.stream import Stream
+from dedup_platform.stream import KafkaSource, Stream
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,7 +106,15 @@ class Platform:
 
     def accept(self, stream: str, paths: Iterable[str]) -> Commit:
         """Let changed files be read again, as new generations, at the next ingest."""
-        return self._do(self._ingest.accept, self._prepare(stream), list(paths), self.clock())
+        return self._do(self._ingest.accept_files, self._prepare(stream), list(paths), self.clock())
+
+    def accept_losses(self, stream: str) -> Commit | None:
+        """Let reading go on behind what the topic has lost; None if nothing is."""
+        return self._do(self._ingest.accept_losses, self._prepare(stream))
+
+    def offsets(self, stream: str) -> list[PartitionOffsets]:
+        """How far each partition of the stream's topic has been read. Asks the brokers; no Spark."""
+        return self._ingest.offsets(self.stream(stream))
 
     def plan(self, stream: str) -> list[TablePlan]:
         """What is stale in each derived table and the runs that the policy asks for. Runs nothing, needs no Spark."""
@@ -131,7 +139,7 @@ class Platform:
     def waiting(self, stream: str) -> Waiting:
         """What an ingest would read now. No Spark; costs a listing."""
         self.ledger.sync(stream)
-        return ingest.waiting(self.ledger, self.stream(stream), self.clock())
+        return self._ingest.waiting(self.stream(stream), self.clock())
 
     def status(self, stream: str) -> Status:
         """The stream in numbers, from metadata alone."""
@@ -157,10 +165,15 @@ class Platform:
             stream=stream,
             tables=tuple(found),
             files_read=len(self.ledger.files(stream)),
-            records_read=self.ledger.records_read(stream),
+            records_read=self._records_read(stream),
             rejected=self.rows(stream, tables.RAW_EVENTS) - in_cells if heads else 0,
             waiting=self.waiting(stream),
         )
+
+    def _records_read(self, stream: str) -> int:
+        # Offsets need not hold records, so of a topic only raw itself can tell.
+        is_topic = isinstance(self.stream(stream).source, KafkaSource)
+        return self.rows(stream, tables.RAW_EVENTS) if is_topic else self.ledger.records_read(stream)
 
     def rows(self, stream: str, table: str) -> int:
         """How many rows a table has, by its newest snapshot's summary."""

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.table import Table
 
 from dedup_platform.demo import Score
+from dedup_platform.ingest import PartitionOffsets
 from dedup_platform.lateness import StaleCell, TablePlan
 from dedup_platform.maintenance import Upkeep
 from dedup_platform.platform import Status
-from dedup_platform.stream import Stream
+from dedup_platform.stream import KafkaSource, Stream
 
 SHOWN = 10
 """How many files that are left alone are listed."""
@@ -33,11 +34,18 @@ def print_streams(console: Console, streams: Iterable[Stream]) -> None:
     """One line for each stream."""
     table = _table("stream", "partitions", "window", "timeout", "source~")
     for stream in streams:
-        source = f"{stream.source.format}: {stream.source.root / stream.source.pattern}"
+        source = f"{stream.source.format}: {_source(stream)}"
         partitions = f"{stream.partitions.granularity}s from {stream.partitions.key(_first(stream))}"
         window, timeout = duration(stream.deduplicate.window), duration(stream.sessions.timeout)
         table.add_row(stream.name, partitions, window, timeout, source)
     console.print(table)
+
+
+def _source(stream: Stream) -> str:
+    source = stream.source
+    return (
+        f"{source.topic} at {source.brokers}" if isinstance(source, KafkaSource) else str(source.root / source.pattern)
+    )
 
 
 def print_plans(console: Console, plans: Sequence[tuple[Stream, TablePlan]]) -> None:
@@ -64,7 +72,7 @@ def print_status(console: Console, statuses: Iterable[Status]) -> None:
         waiting = status.waiting
         console.print(
             f"[bold]{status.stream}[/bold]: {status.files_read:,} files read with {status.records_read:,} records, "
-            f"{status.rejected:,} of them rejected; {len(waiting.files):,} files wait, {len(waiting.changed):,} changed"
+            f"{status.rejected:,} of them rejected; {waiting.amount} wait, {len(waiting.changed):,} changed"
         )
         table = _table("table", "rows#", "cells#", "stale#", "files#", "size#")
         for each in status.tables:
@@ -110,6 +118,16 @@ def print_scores(console: Console, title: str, scores: Iterable[Score]) -> None:
     console.print(table)
 
 
+def print_offsets(console: Console, offsets: Iterable[PartitionOffsets]) -> None:
+    """How far each partition of a topic has been read, and what its consumer group says."""
+    table = _table("partition#", "next#", "end#", "waiting#", "group#", "began anew#")
+    for each in offsets:
+        group = "-" if each.group is None else f"{each.group:,}"
+        numbers = [f"{number:,}" for number in (each.partition, each.next, each.end, each.waiting)]
+        table.add_row(*numbers, group, f"{each.generation:,}")
+    console.print(table)
+
+
 def plan_value(stream: Stream, plan: TablePlan) -> dict[str, Any]:
     """A plan for programs, with partitions as keys."""
     key = stream.partitions.key
@@ -127,7 +145,7 @@ def status_value(status: Status) -> dict[str, Any]:
         "files_read": status.files_read,
         "records_read": status.records_read,
         "rejected": status.rejected,
-        "waiting": [file.path for file, _ in status.waiting.files],
+        "waiting": list(status.waiting.items),
         "left_alone": [{"path": path, "reason": reason} for path, reason in status.waiting.reasons],
         # As text: a snapshot id has more digits than the numbers of most readers of JSON.
         "tables": {table.table: asdict(table) | {"snapshot_id": str(table.snapshot_id)} for table in status.tables},

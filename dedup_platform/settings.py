@@ -91,6 +91,8 @@ class Settings(BaseSettings):
     spark_master: str = "local[*]"
     spark_remote: str | None = Field(default=None, repr=False)
     spark_conf: dict[str, str] = Field(default_factory=dict, repr=False)
+    kafka: dict[str, str] = Field(default_factory=dict, repr=False)
+    """What connecting to Kafka takes beside the brokers: librdkafka's own properties, passwords among them."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
     sensor_interval: Annotated[int, Field(ge=1)] = 15
     """Seconds between two looks of a sensor."""

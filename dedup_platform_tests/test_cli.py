@@ -86,7 +86,7 @@ def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
     fragments = line("export", stream.name, "session_fragments", "--to", "-")
     assert "first_arrived.source" in fragments.splitlines()[0]
 
-    changed = stream.source.root / "first.json"
+    changed = stream.files.root / "first.json"
     changed.write_text(changed.read_text().replace("/a,b", "/changed"))
     os.utime(changed, (1.6e9, 1.6e9))
     assert "changed after it was read" in line("status")

@@ -240,4 +240,4 @@ def test_stream_file_is_accepted_and_names_the_clicks(tmp_path: Path) -> None:
     assert stream.partitions.start == truth.start
     assert Rules.of(stream).timeout == RULES.timeout
     assert stream.late.grace == GRACE
-    assert sorted(stream.source.root.glob(stream.source.pattern)) == sorted((tmp_path / "clicks").iterdir())
+    assert sorted(stream.files.root.glob(stream.files.pattern)) == sorted((tmp_path / "clicks").iterdir())

@@ -95,10 +95,10 @@ def test_every_key_of_a_stream_file(tmp_path: Path) -> None:
     clicks = stream(tmp_path, FULL)
     assert clicks.name == "clicks"
     assert clicks.origin == tmp_path / "clicks.yaml"
-    assert clicks.source.root == tmp_path / "events"
-    assert clicks.source.pattern == "2026-*/part-?.csv"
-    assert clicks.source.settle == timedelta(milliseconds=250)
-    assert (clicks.source.max_batch_files, clicks.source.max_batch_bytes) == (7, 512_000_000)
+    assert clicks.files.root == tmp_path / "events"
+    assert clicks.files.pattern == "2026-*/part-?.csv"
+    assert clicks.files.settle == timedelta(milliseconds=250)
+    assert (clicks.files.max_batch_files, clicks.source.max_batch_bytes) == (7, 512_000_000)
     assert clicks.fields.event_id == FieldList(fields=("device", "counter"))
     assert clicks.fields.event_time == TimeField(field="t", format="%d/%m/%Y %H:%M:%S", timezone="Europe/Paris")
     assert clicks.fields.arrival_time == FileName(file_name="part-(.)", format="epoch_s")
@@ -126,10 +126,10 @@ def test_every_key_of_a_stream_file(tmp_path: Path) -> None:
 def test_what_a_stream_file_leaves_out_has_a_default(tmp_path: Path) -> None:
     clicks = stream(tmp_path, SHORTEST)
     assert clicks.fields.event_id == FieldId(field="id")
-    assert clicks.fields.arrival_time == FileModified()
+    assert clicks.arrival_time == FileModified()
     assert clicks.attributes == {}
-    assert clicks.source.settle == timedelta(seconds=2)
-    assert (clicks.source.max_batch_files, clicks.source.max_batch_bytes) == (1000, 2**30)
+    assert clicks.files.settle == timedelta(seconds=2)
+    assert (clicks.files.max_batch_files, clicks.source.max_batch_bytes) == (1000, 2**30)
     assert (clicks.missing_entity, clicks.buckets) == ("keep", 0)
     assert clicks.deduplicate.key == ("entity_id", "event_id")
     assert clicks.deduplicate.window == timedelta(days=1)
@@ -154,7 +154,7 @@ def test_what_a_stream_file_leaves_out_has_a_default(tmp_path: Path) -> None:
 def test_a_stream_survives_pickling_and_both_dumps(tmp_path: Path) -> None:
     clicks = stream(tmp_path, FULL)
     copy = pickle.loads(pickle.dumps(clicks))
-    assert (copy, copy.origin, copy.source.root) == (clicks, clicks.origin, clicks.source.root)
+    assert (copy, copy.origin, copy.files.root) == (clicks, clicks.origin, clicks.files.root)
     assert Stream.model_validate(clicks.model_dump()) == clicks
     assert Stream.model_validate_json(clicks.model_dump_json()) == clicks
 
@@ -181,7 +181,7 @@ def test_where_a_stream_file_lies_is_not_what_it_says(tmp_path: Path) -> None:
     ],
 )
 def test_root_is_the_folder_in_front_of_the_first_glob(tmp_path: Path, path: str, root: str, pattern: str) -> None:
-    source = stream(tmp_path, SHORTEST.replace('"*.json"', f'"{path}"')).source
+    source = stream(tmp_path, SHORTEST.replace('"*.json"', f'"{path}"')).files
     assert source.root == (tmp_path / root).resolve()
     assert source.pattern == pattern
 
@@ -288,7 +288,7 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
         (
             "settle: 250ms",
             "setle: 250ms",
-            "6: source.setle: unknown key; did you mean settle?; allowed: kind, path, fo",
+            "6: source.setle: unknown key; did you mean settle?; allowed: format, csv, js",
         ),
         (
             "min_rows: 5",
@@ -311,9 +311,8 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
         ("page: url", "winner_source: url", "15: fields.attributes.winner_source: is a column of the platform"),
         ("revenue:", "session_id:", "27: sessions.aggregates.session_id: is a column of the platform; choose a name"),
         # source
-        ("kind: files", "kind: kafka", "3: source.kind: is not supported in this version; allowed: files"),
-        ("kind: files", "kind: file", "3: source.kind: must be 'files' (got 'file'); did you mean files?"),
-        ("format: csv", "format: avro", "5: source.format: is not supported in this version; allowed: csv, json, parq"),
+        ("kind: files", "kind: file", "3: source.kind: must be 'files' or 'kafka' (got 'file'); did you mean files?"),
+        ("format: csv", "format: csv\n  json: {records: a}", "2: source: json is for the format json, not for csv"),
         ("format: csv", "format: cvs", "5: source.format: must be 'csv', 'json' or 'parquet' (got 'cvs'); did you mea"),
         ("events/2026-*/part-?.csv", "s3://b/*", "4: source.path: is not supported in this version; write a local pa"),
         ("events/2026-*/part-?.csv", "events/", "4: source.path: names no files; write a pattern like events/*.csv.g"),
@@ -336,7 +335,11 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
             "12: fields.event_time.timezone: is no time zone; write a name like UTC or Europe/Pa",
         ),
         ("Europe/Paris", "../UTC", "12: fields.event_time.timezone: is no time zone"),
-        ('file_name: "part-(.)"', "kafka_append_time: true", "13: fields.arrival_time: kafka_append_time is not supp"),
+        (
+            '{file_name: "part-(.)", format: epoch_s}',
+            "{kafka_append_time: true}",
+            "13: fields.arrival_time: files are no topic; allowed: a field, file_name, file_modified",
+        ),
         ('"part-(.)"', '"part"', "13: fields.arrival_time.file_name: must have exactly one group, the time; it has 0"),
         ('"part-(.)"', '"("', "13: fields.arrival_time.file_name: is no regular expression: missing ), unterminated s"),
         (

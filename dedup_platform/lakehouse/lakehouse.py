@@ -37,6 +37,7 @@ from dedup_platform import tables
 from dedup_platform.catalog import (
     SUMMARY,
     Catalog,
+    added_files,
     bucket_count,
     changed_cells,
     changes,
@@ -270,6 +271,14 @@ class Lakehouse:
                 overwrite.delete_data_file(file)
             for file in added:
                 overwrite.append_data_file(file)
+
+    def rebase(self, stream: Stream, staged: Staged, base: int, properties: Mapping[str, str]) -> Staged:
+        """The files of an append that could not be published, staged once more on top of another snapshot of main."""
+        table = self._load(stream.name, staged.table)
+        snapshot = table.snapshot_by_id(staged.snapshot_id)
+        assert snapshot is not None, f"{staged.table}: the snapshot {staged.snapshot_id} is gone"
+        files = list(added_files(table, snapshot))
+        return self.stage_files(stream, staged.table, base, (), files, properties, Operation.APPEND)
 
     def stage_nothing(self, stream: Stream, table: str, base: int, properties: Mapping[str, str]) -> Staged:
         """An empty snapshot whose summary alone says something."""

@@ -9,6 +9,8 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 
+from dedup_platform.catalog import cell_of
+
 MOST_ENTRIES = 256
 """Entries of a manifest of new files. A later commit reads and rewrites whole manifests of the cells it replaces."""
 MOST_MANIFESTS = 100
@@ -68,8 +70,9 @@ class Overwrite(_OverwriteFiles):
 
 
 def _place(file: DataFile) -> tuple[int, int]:
-    """The values of a file's partition: of time, and of the bucket, which is null for events without an entity."""
-    return int(file.partition[0]), -1 if file.partition[1] is None else int(file.partition[1])
+    """A file's cell, as what files are sorted by; those of rejected records come first."""
+    cell = cell_of(file)
+    return (cell.partition, cell.bucket) if cell else (-1, -1)
 
 
 def _batches(files: Sequence[DataFile], most: int) -> Iterator[list[DataFile]]:

@@ -45,15 +45,15 @@ def _new_input(stream: Stream, interval: int) -> dg.SensorDefinition:
     ) -> dg.RunRequest | dg.SkipReason:
         runs.bury_dead_runs(context.instance)
         waiting = platform.waiting(stream.name)
-        if not waiting.files:
+        if not waiting.items:
             return dg.SkipReason("\n".join(["nothing new at the source", *_left_alone(waiting)]))
         if run_id := runs.run_in_work(context.instance, runs.ingest_job_name(stream)):
-            return dg.SkipReason(f"{len(waiting.files)} files wait; run {run_id[:8]} ingests already")
+            return dg.SkipReason(f"{waiting.amount} wait; run {run_id[:8]} ingests already")
         ends = runs.tries_of_input(context.instance, stream, waiting.watermark)
         due = ends[0] + pause(len(ends)) if ends else None
         if due and platform.clock() < due:
             return dg.SkipReason(
-                f"{len(waiting.files)} files wait; {len(ends)} runs in a row failed to take them in, "
+                f"{waiting.amount} wait; {len(ends)} runs in a row failed to take them in, "
                 f"the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
             )
         return dg.RunRequest(

@@ -6,10 +6,16 @@ import pyarrow as pa
 
 from dedup_platform import tables
 from dedup_platform.sources.decoding import Delivery, EventDecoder, Row
-from dedup_platform.sources.records import Record
+from dedup_platform.sources.records import Content
 from dedup_platform.stream import Stream, decimal_of
 
-__all__ = ["RawBatches"]
+__all__ = ["Coordinate", "Delivered", "RawBatches"]
+
+Coordinate = tuple[str, int, int, int]
+"""source, source_partition, source_offset, source_index"""
+
+Delivered = tuple[tuple[bytes | None, Content, str], Delivery, Coordinate]
+"""A record (a tombstone has no payload), what it shares with others of its delivery, and where it stands."""
 
 _MAX_ROWS = 8192
 _MAX_BYTES = 4 * 2**20
@@ -34,45 +40,26 @@ class RawBatches:
         self._schema = pa.schema([(column.name, _arrow_type(str(column.type))) for column in columns])
         self.decoder = EventDecoder(stream)
 
-    def of_file(
-        self, records: Iterable[Record], delivery: Delivery, source: str, generation: int
-    ) -> Iterator[pa.RecordBatch]:
-        """The batches of one file, numbering its records from 0 on."""
-        offset = size = 0
+    def of(self, delivered: Iterable[Delivered]) -> Iterator[pa.RecordBatch]:
+        """Batches of at most `_MAX_ROWS` records or about `_MAX_BYTES` of their bytes; a larger record is one alone."""
+        size = 0
         rows: list[Row] = []
-        payloads: list[bytes] = []
-        contexts: list[str] = []
-        for payload, content, context in records:
+        kept: list[tuple[bytes | None, str, str, int, int, int]] = []
+        for (payload, content, context), delivery, coordinate in delivered:
             rows.append(self.decoder.decode(content, delivery))
-            payloads.append(payload)
-            contexts.append(context)
-            size += len(payload) + len(context)
+            kept.append((payload, context, *coordinate))
+            size += len(payload or b"") + len(context)
             if size >= _MAX_BYTES or len(rows) == _MAX_ROWS:
-                yield self._batch(rows, payloads, contexts, source, generation, offset)
-                offset, size = offset + len(rows), 0
-                rows, payloads, contexts = [], [], []
+                yield self._batch(rows, kept)
+                rows, kept, size = [], [], 0
         if rows:
-            yield self._batch(rows, payloads, contexts, source, generation, offset)
+            yield self._batch(rows, kept)
 
-    def _batch(
-        self, rows: list[Row], payloads: list[bytes], contexts: list[str], source: str, generation: int, offset: int
-    ) -> pa.RecordBatch:
-        count = len(rows)
+    def _batch(self, rows: list[Row], kept: list[tuple[bytes | None, str, str, int, int, int]]) -> pa.RecordBatch:
         *event, reasons = zip(*rows, strict=True)
-        coordinates = (
-            pa.repeat(source, count),
-            pa.repeat(pa.scalar(generation, pa.int32()), count),
-            range(offset, offset + count),
-            pa.repeat(pa.scalar(0, pa.int32()), count),
-        )
-        values = (*event, payloads, contexts, *coordinates, reasons)
-        return pa.record_batch(
-            [
-                column if isinstance(column, pa.Array) else pa.array(column, field.type)
-                for field, column in zip(self._schema, values, strict=True)
-            ],
-            schema=self._schema,
-        )
+        values = (*event, *zip(*kept, strict=True), reasons)
+        columns = [pa.array(column, field.type) for field, column in zip(self._schema, values, strict=True)]
+        return pa.record_batch(columns, schema=self._schema)
 
 
 def _arrow_type(column_type: str) -> pa.DataType:

@@ -1,8 +1,9 @@
 """CSV as RFC 4180 has it, over bytes: the C parser finds where records end, the bytes themselves stay as they came.
 
-The first record is the header. A record has as many fields as the header, else it is malformed, and so is one with a
-NUL byte or invalid UTF-8. Lines end with LF, CRLF or CR; blank lines are no records. A quote that opens a field and is
-not closed well makes one line malformed: reading goes on with the next line, so that it cannot swallow the rest.
+The first record of a file is its header, unless the stream file names the columns. A record has as many fields as the
+header, else it is malformed, and so is one with a NUL byte or invalid UTF-8. Lines end with LF, CRLF or CR; blank lines
+are no records. A quote that opens a field and is not closed well makes one line malformed: reading goes on with the
+next line, so that it cannot swallow the rest.
 """
 
 import csv
@@ -31,13 +32,19 @@ _MAX_HEADER_BYTES = 64 * 1024
 _Row = list[str] | None
 
 
-def csv_records(lines: Lines) -> Iterator[Record]:
-    """The records of one file, without its header, each with its bytes without the line's end."""
-    facts: dict[str, Any] = {"format": "csv"}
+def csv_records(lines: Lines, columns: Sequence[str] | None = None, **facts: Any) -> Iterator[Record]:
+    """The records of one file or message, each with its bytes without the line's end.
+
+    Without `columns` the first one is the header, which is no record. `facts` are for the records' contexts.
+    """
+    facts = {"format": "csv", **facts}
     rows = _rows(lines)
-    for payload, _ in rows:
-        facts["header"] = header = _header(payload)
-        yield from _records(rows, header, facts)
+    if columns:
+        yield from _records(rows, columns, facts | {"header": columns})
+    else:
+        for payload, _ in rows:
+            facts["header"] = header = _header(payload)
+            yield from _records(rows, header, facts)
     if lines.damage:
         yield damaged(lines.rest, lines.damage, **facts)
 
@@ -58,7 +65,9 @@ def _header(payload: bytes) -> list[str] | None:
     return [name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") for name in row]
 
 
-def _records(rows: Iterator[tuple[bytes, _Row]], header: list[str] | None, facts: dict[str, Any]) -> Iterator[Record]:
+def _records(
+    rows: Iterator[tuple[bytes, _Row]], header: Sequence[str] | None, facts: dict[str, Any]
+) -> Iterator[Record]:
     content = _Columns(header).content
     context = context_text(**facts)
     for payload, row in rows:

@@ -13,18 +13,17 @@ from functools import lru_cache
 from typing import Any
 
 from dedup_platform.sources.attributes import attribute_reader
-from dedup_platform.sources.csv_records import csv_content
 from dedup_platform.sources.event_ids import event_id_reader, id_fields, text_of
-from dedup_platform.sources.json_records import json_content
+from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import (
     BEFORE_START,
     BEYOND_HORIZON,
-    DAMAGED_FILE,
+    CREATE_TIME,
     EVENT_TIME_IN_FUTURE,
     IMPOSSIBLE_EVENT_TIME,
-    MALFORMED_RECORD,
     MISSING_ENTITY,
     MISSING_FIELD,
+    TOMBSTONE,
     UNREADABLE_ARRIVAL_TIME,
     UNREADABLE_ATTRIBUTE,
     UNREADABLE_EVENT_TIME,
@@ -33,7 +32,7 @@ from dedup_platform.sources.records import (
     RejectedError,
 )
 from dedup_platform.sources.times import microseconds, time_reader
-from dedup_platform.stream import FileModified, FileName, Stream, TimeField
+from dedup_platform.stream import FileName, KafkaAppendTime, Stream, TimeField
 
 __all__ = ["Delivery", "EventDecoder", "Row"]
 
@@ -66,9 +65,10 @@ class EventDecoder:
         self._event_id = event_id_reader(fields.event_id)
         self._time_field = fields.event_time.field
         self._read_time = time_reader(fields.event_time.format, fields.event_time.timezone)
+        self._messages = MessageReader(stream)
         self._columns = (fields.entity_id, *id_fields(fields.event_id), fields.event_time.field)
-        self._arrival = fields.arrival_time
-        if not isinstance(self._arrival, FileModified):
+        self._arrival = stream.arrival_time
+        if isinstance(self._arrival, TimeField | FileName):
             self._read_arrival = time_reader(self._arrival.format, self._arrival.timezone)
         self._attributes = [
             (attribute.field, attribute_reader(attribute), UNREADABLE_ATTRIBUTE + name)
@@ -87,14 +87,23 @@ class EventDecoder:
         is_known = arrival is not None
         return Delivery(arrival if arrival is not None else microseconds(modified), is_known, file_format in _TABULAR)
 
-    def decode_record(self, payload: bytes, payload_context: str, source: str, modified: datetime) -> Row:
+    def message_delivery(self, timestamp: int, message_format: str, has_append_time: bool) -> Delivery:
+        """What the records of one Kafka message share; `timestamp` is the message's own, in microseconds."""
+        is_known = has_append_time or not isinstance(self._arrival, KafkaAppendTime)
+        return Delivery(timestamp, is_known, message_format in _TABULAR)
+
+    def decode_record(self, payload: bytes | None, payload_context: str, source: str, modified: datetime) -> Row:
         """The row of one record as raw_events holds it.
 
         `modified` is the file's modification time or, for a replay, the row's `arrival_time`: where it decides, the
         two are the same.
         """
         context = _context(payload_context)
-        return self.decode(_content(payload, context), self.delivery(source, modified, context["format"]))
+        delivery = self.delivery(source, modified, context["format"])
+        if CREATE_TIME in context:
+            delivery = self.message_delivery(delivery.arrival, context["format"], has_append_time=False)
+        content = TOMBSTONE if payload is None else self._messages.content(payload, context)
+        return self.decode(content, delivery)
 
     def decode(self, content: Content, delivery: Delivery) -> Row:
         """The row of a record. Raises for nothing that a record may hold."""
@@ -175,13 +184,3 @@ def _in_microseconds(duration: timedelta) -> int:
 def _context(payload_context: str) -> dict[str, Any]:
     context: dict[str, Any] = json.loads(payload_context)
     return context
-
-
-def _content(payload: bytes, context: dict[str, Any]) -> Content:
-    if "damage" in context:
-        return DAMAGED_FILE
-    if "oversized" in context:
-        return MALFORMED_RECORD
-    if context["format"] == "csv":
-        return csv_content(payload, context["header"])
-    return json_content(payload)

@@ -5,7 +5,6 @@ records are numbered from its start, and it streams through in bounded memory.
 """
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,16 +16,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform import tables
-from dedup_platform.errors import DedupPlatformError, SourceChangedError, SourceError
-from dedup_platform.sources.batches import RawBatches
+from dedup_platform.errors import SourceChangedError, SourceError
+from dedup_platform.sources.batches import Delivered, RawBatches
 from dedup_platform.sources.compression import decompressed
 from dedup_platform.sources.csv_records import csv_records
+from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.json_records import json_records
 from dedup_platform.sources.lines import Lines
 from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files, stamp
 from dedup_platform.sources.parquet_records import parquet_records
 from dedup_platform.sources.records import Record
-from dedup_platform.stream import Stream
+from dedup_platform.stream import FilesSource, Stream
 from dedup_platform.workers import spare_archives
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "changed_while_reading",
     "list_files",
     "read_files",
-    "reading_failure",
     "records_of",
 ]
 
@@ -46,39 +45,31 @@ _LARGE_GROUP = 32 * 2**20
 _ENOUGH_GROUPS = 16  # to keep a machine busy; more only if they would be large
 _FILE_COST = 16 * 1024  # opening a file costs about as much as reading this
 
-_FAILURE = re.compile(r"dedup_platform\.errors\.(SourceError|SourceChangedError): (.*)")
-
 
 def read_files(spark: SparkSession, stream: Stream, files: Sequence[tuple[SourceFile, int]]) -> DataFrame:
     """The records of some files, each with its generation: rows with exactly the columns of `raw_events`.
 
     Whatever a file holds becomes rows, rejected ones if need be. A file that cannot be opened, or that is not as it was
-    listed, fails the job; `reading_failure` gives the SourceError or SourceChangedError.
+    listed, fails the job; `failures.reading_failure` gives the SourceError or SourceChangedError.
     """
     groups = _grouped(files)
     numbers = spark.range(0, len(groups), 1, numPartitions=max(1, len(groups)))
     return numbers.mapInArrow(partial(_read_groups, stream, groups), tables.raw_schema(stream))
 
 
-def reading_failure(error: BaseException) -> DedupPlatformError | None:
-    """The SourceError or SourceChangedError of a worker that made a Spark job fail; None if it failed otherwise."""
-    found = _FAILURE.search(str(error))
-    if not found:
-        return None
-    if found[1] == "SourceChangedError":
-        return SourceChangedError(found[2])
-    path, _, reason = found[2].partition(": ")
-    return SourceError(path, reason)
-
-
 def records_of(stream: Stream, file: SourceFile) -> Iterator[Record]:
     """The records of one file in order. SourceError if it cannot be opened, SourceChangedError if it is another now."""
     with _opened(file) as content:
-        if stream.source.format == "parquet":
-            yield from parquet_records(content, file.path)
-        else:
-            read = csv_records if stream.source.format == "csv" else json_records
-            yield from read(Lines(decompressed(content, file.path)))
+        yield from _records(stream.files, content, file.path)
+
+
+def _records(source: FilesSource, content: BinaryIO, path: str) -> Iterator[Record]:
+    if source.format == "parquet":
+        return parquet_records(content, path)
+    chunks = decompressed(content, path)
+    if source.format == "csv":
+        return csv_records(Lines(chunks), source.csv.columns if source.csv else None)
+    return json_records(Lines(chunks))
 
 
 def _grouped(files: Sequence[tuple[SourceFile, int]]) -> list[Group]:
@@ -99,8 +90,13 @@ def _read_groups(stream: Stream, groups: list[Group], numbers: Iterator[pa.Recor
     batches = RawBatches(stream)
     for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
         for file, generation in groups[number]:
-            delivery = batches.decoder.delivery(file.path, file.modified, stream.source.format)
-            yield from batches.of_file(records_of(stream, file), delivery, file.path, generation)
+            yield from batches.of(_delivered(stream, file, generation, batches.decoder))
+
+
+def _delivered(stream: Stream, file: SourceFile, generation: int, decoder: EventDecoder) -> Iterator[Delivered]:
+    delivery = decoder.delivery(file.path, file.modified, stream.source.format)
+    for number, record in enumerate(records_of(stream, file)):
+        yield record, delivery, (file.path, generation, number, 0)
 
 
 @contextmanager

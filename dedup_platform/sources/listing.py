@@ -43,7 +43,7 @@ def list_files(stream: Stream, now: datetime) -> Listing:
     """
     ready: list[SourceFile] = []
     waiting: dict[str, str] = {}
-    for path, problem in _matches(stream.source.root, stream.source.pattern).items():
+    for path, problem in _matches(stream.files.root, stream.files.pattern).items():
         found = problem or _examine(stream, path, now)
         if isinstance(found, SourceFile):
             ready.append(found)
@@ -108,7 +108,7 @@ def _examine(stream: Stream, path: str, now: datetime) -> SourceFile | str:
     """The file, or why it waits."""
     if reason := _unfinished(path):
         return reason
-    location = stream.source.root / path
+    location = stream.files.root / path
     try:
         status = location.stat()
     except OSError as error:
@@ -120,8 +120,8 @@ def _examine(stream: Stream, path: str, now: datetime) -> SourceFile | str:
         return "is no regular file"
     if not os.access(location, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
         return "cannot be read: permission denied"
-    if modified > now - stream.source.settle:
-        return f"modified at {modified.isoformat()}; it may still be written until it rests for {stream.source.settle}"
+    if modified > now - stream.files.settle:
+        return f"modified at {modified.isoformat()}; it may still be written until it rests for {stream.files.settle}"
     return SourceFile(path, str(location), *stamp(status), modified)
 
 

@@ -10,6 +10,7 @@ __all__ = [
     "AMBIGUOUS",
     "BEFORE_START",
     "BEYOND_HORIZON",
+    "CREATE_TIME",
     "DAMAGED_FILE",
     "EVENT_TIME_IN_FUTURE",
     "IMPOSSIBLE_EVENT_TIME",
@@ -18,6 +19,7 @@ __all__ = [
     "MISSING_ENTITY",
     "MISSING_EVENT_ID",
     "MISSING_FIELD",
+    "TOMBSTONE",
     "UNREADABLE_ARRIVAL_TIME",
     "UNREADABLE_ATTRIBUTE",
     "UNREADABLE_EVENT_TIME",
@@ -28,6 +30,7 @@ __all__ = [
     "context_text",
     "damaged",
     "oversized",
+    "undivided",
 ]
 
 MALFORMED_RECORD = "malformed_record"
@@ -42,6 +45,11 @@ UNREADABLE_ARRIVAL_TIME = "unreadable_arrival_time"
 UNREADABLE_ATTRIBUTE = "unreadable_attribute:"  # and the attribute's name
 MISSING_FIELD = "missing_field:"  # and the field's name
 DAMAGED_FILE = "damaged_file"
+TOMBSTONE = "tombstone"
+"""A Kafka message without a value: it says that its key is gone, not that something happened."""
+
+CREATE_TIME = "create_time"
+"""Name in the payload_context of a Kafka message that does not tell when the broker appended it."""
 
 MAX_RECORD_BYTES = 16 * 2**20
 """A longer record is rejected and its payload is its beginning, so that one endless line cannot fill the memory."""
@@ -81,3 +89,10 @@ def damaged(rest: bytes, damage: DamageError, **facts: Any) -> Record:
 def oversized(payload: bytes, **facts: Any) -> Record:
     """A record of more than MAX_RECORD_BYTES: its beginning is kept."""
     return payload[:MAX_RECORD_BYTES], MALFORMED_RECORD, context_text(**facts, oversized=True)
+
+
+def undivided(value: bytes, reason: str, **facts: Any) -> Record:
+    """A message that cannot be taken apart into events: all of it is one rejected record."""
+    if len(value) > MAX_RECORD_BYTES:
+        return oversized(value, **facts)
+    return value, reason, context_text(**facts, undivided=True)

@@ -11,12 +11,13 @@ from dedup_platform.stream.fields import (
     Fields,
     FileModified,
     FileName,
+    KafkaAppendTime,
     TimeField,
 )
 from dedup_platform.stream.file import load_stream, load_streams
 from dedup_platform.stream.model import Stream
 from dedup_platform.stream.rules import Aggregate, Deduplicate, Late, Maintenance, Partitions, Sessions
-from dedup_platform.stream.source import FilesSource
+from dedup_platform.stream.source import FilesSource, KafkaSource, Lane
 from dedup_platform.stream.values import EPOCH_UNITS, RESERVED_COLUMNS, decimal_of, parse_duration
 
 __all__ = [
@@ -32,6 +33,9 @@ __all__ = [
     "FileModified",
     "FileName",
     "FilesSource",
+    "KafkaAppendTime",
+    "KafkaSource",
+    "Lane",
     "Late",
     "Maintenance",
     "Partitions",

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from dedup_platform.stream.positions import Document
@@ -31,7 +32,7 @@ def _describe(details: ErrorDetails, document: Document, model: type[BaseModel])
 
 
 def _reason(details: ErrorDetails, part: type[BaseModel]) -> str:
-    kind, value, allowed = details["type"], details["input"], list(part.model_fields)
+    kind, value, allowed = details["type"], details["input"], list(_keys(part))
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
@@ -62,9 +63,13 @@ def _part_at(model: type[BaseModel], loc: Sequence[str | int]) -> type[BaseModel
     parts = [model]
     for step in loc:
         tagged = [part for part in parts if part.__name__ == step]
-        field = parts[0].model_fields.get(str(step))
+        field = _keys(parts[0]).get(str(step))
         parts = tagged or (_models_in(field.annotation) if field else []) or parts
     return parts[0]
+
+
+def _keys(part: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in part.model_fields.items()}
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

@@ -7,7 +7,6 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Plai
 
 from dedup_platform.stream.values import (
     EPOCH_UNITS,
-    LATER,
     AttributeType,
     ColumnName,
     FieldName,
@@ -17,7 +16,17 @@ from dedup_platform.stream.values import (
     TimezoneName,
 )
 
-__all__ = ["Attribute", "FieldHash", "FieldId", "FieldList", "Fields", "FileModified", "FileName", "TimeField"]
+__all__ = [
+    "Attribute",
+    "FieldHash",
+    "FieldId",
+    "FieldList",
+    "Fields",
+    "FileModified",
+    "FileName",
+    "KafkaAppendTime",
+    "TimeField",
+]
 
 
 class FieldId(Part):
@@ -111,22 +120,32 @@ class FileModified(Part):
     file_modified: Literal[True] = True
 
 
-def _arrival_spelling(value: Any) -> Any:
-    if isinstance(value, dict) and "kafka_append_time" in value:
-        raise ValueError(f"kafka_append_time {LATER}; allowed: a field, file_name, file_modified")
-    return _field_spelling(value)
+class KafkaAppendTime(Part):
+    """When the broker appended the message to its log; the topic must stamp with LogAppendTime."""
+
+    kafka_append_time: Literal[True] = True
 
 
 ArrivalTime = Annotated[
     Annotated[TimeField, Tag("TimeField")]
     | Annotated[FileName, Tag("FileName")]
-    | Annotated[FileModified, Tag("FileModified")],
+    | Annotated[FileModified, Tag("FileModified")]
+    | Annotated[KafkaAppendTime, Tag("KafkaAppendTime")],
     Discriminator(
-        _kind_by_key({"field": "TimeField", "file_name": "FileName", "file_modified": "FileModified"}),
+        _kind_by_key(
+            {
+                "field": "TimeField",
+                "file_name": "FileName",
+                "file_modified": "FileModified",
+                "kafka_append_time": "KafkaAppendTime",
+            }
+        ),
         custom_error_type="arrival_time",
-        custom_error_message="must be a field, {file_name: a regular expression} or {file_modified: true}",
+        custom_error_message=(
+            "must be a field, {file_name: a regular expression}, {file_modified: true} or {kafka_append_time: true}"
+        ),
     ),
-    BeforeValidator(_arrival_spelling),
+    BeforeValidator(_field_spelling),
 ]
 
 
@@ -153,5 +172,6 @@ class Fields(Part):
     entity_id: FieldName
     event_id: EventId
     event_time: Annotated[TimeField, BeforeValidator(_field_spelling)]
-    arrival_time: ArrivalTime = FileModified()
+    arrival_time: ArrivalTime | None = None
+    """None: what the source itself says, `file_modified` or `kafka_append_time`."""
     attributes: dict[ColumnName, Annotated[Attribute, BeforeValidator(_field_spelling)]] = Field(default_factory=dict)

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from dedup_platform.stream.fields import Attribute, Fields
+from dedup_platform.stream.fields import ArrivalTime, Attribute, Fields, FileModified, FileName, KafkaAppendTime
 from dedup_platform.stream.rules import Aggregate, Deduplicate, Late, Maintenance, Partitions, Sessions
-from dedup_platform.stream.source import FilesSource, origin_of
+from dedup_platform.stream.source import FilesSource, KafkaSource, Source, origin_of
 from dedup_platform.stream.values import Count, Part, StreamName, decimal_of
 
 __all__ = ["Stream"]
@@ -27,7 +27,7 @@ class Stream(Part):
     """One flow of events: the content of one stream file."""
 
     name: StreamName
-    source: FilesSource
+    source: Source
     fields: Fields
     missing_entity: Literal["keep", "reject"] = "keep"
     partitions: Partitions
@@ -51,9 +51,27 @@ class Stream(Part):
         """The typed columns, in the file's order."""
         return self.fields.attributes
 
+    @property
+    def files(self) -> FilesSource:
+        """The source of a stream whose kind is files."""
+        assert isinstance(self.source, FilesSource), f"{self.name} is no stream of files"
+        return self.source
+
+    @property
+    def kafka(self) -> KafkaSource:
+        """The source of a stream whose kind is kafka."""
+        assert isinstance(self.source, KafkaSource), f"{self.name} is no stream of Kafka"
+        return self.source
+
+    @property
+    def arrival_time(self) -> ArrivalTime:
+        """What tells when the log first had a record."""
+        said = self.fields.arrival_time
+        return said or (KafkaAppendTime() if isinstance(self.source, KafkaSource) else FileModified())
+
     @model_validator(mode="after")
     def _parts_fit_together(self) -> "Stream":
-        problems = [*self._problems_of_key(), *self._problems_of_aggregates()]
+        problems = [*self._problems_of_arrival(), *self._problems_of_key(), *self._problems_of_aggregates()]
         if problems:
             details = [
                 InitErrorDetails(type=PydanticCustomError("stream", "{text}", {"text": text}), loc=loc, input=None)
@@ -61,6 +79,13 @@ class Stream(Part):
             ]
             raise ValidationError.from_exception_data("Stream", details)
         return self
+
+    def _problems_of_arrival(self) -> Iterator[Problem]:
+        said = self.fields.arrival_time
+        if isinstance(self.source, KafkaSource) and isinstance(said, FileModified | FileName):
+            yield ("fields", "arrival_time"), "a topic has no files; allowed: a field, kafka_append_time"
+        if isinstance(self.source, FilesSource) and isinstance(said, KafkaAppendTime):
+            yield ("fields", "arrival_time"), "files are no topic; allowed: a field, file_name, file_modified"
 
     def _problems_of_key(self) -> Iterator[Problem]:
         key = self.deduplicate.key

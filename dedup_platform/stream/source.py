@@ -6,11 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
-from dedup_platform.stream.values import LATER, Count, Duration, FieldName, Part, Size, only
+from dedup_platform.stream.format import Format
+from dedup_platform.stream.values import LATER, Count, Duration, FieldName, Part, PositiveDuration, Size, Text
 
-__all__ = ["FilesSource", "origin_of"]
+__all__ = ["FilesSource", "KafkaSource", "Lane", "Source", "origin_of"]
 
 
 def _local_glob(path: str) -> str:
@@ -21,16 +23,21 @@ def _local_glob(path: str) -> str:
     return path
 
 
-class FilesSource(Part):
+def _known_kind(value: Any) -> Any:
+    if value not in ("files", "kafka"):
+        raise PydanticCustomError("literal_error", "must be 'files' or 'kafka'")
+    return value
+
+
+class FilesSource(Format):
     """Files in a folder. `path` is a glob, absolute or relative to the stream file's folder.
 
     A file is read once it has not been modified for `settle`; a batch reads at most `max_batch_files` files and
     about `max_batch_bytes` bytes (a larger file is a batch of its own).
     """
 
-    kind: Annotated[Literal["files"], only("files", later=("kafka",))]
+    kind: Annotated[Literal["files"], BeforeValidator(_known_kind)]
     path: Annotated[FieldName, AfterValidator(_local_glob)]
-    format: Annotated[Literal["csv", "json", "parquet"], only("csv", "json", "parquet", later=("avro", "protobuf"))]
     settle: Duration = timedelta(seconds=2)
     max_batch_files: Annotated[Count, Field(ge=1)] = 1000
     max_batch_bytes: Size = 2**30
@@ -56,6 +63,69 @@ class FilesSource(Part):
         parts = Path(self.path).parts
         globs = [i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)]
         return min([*globs, len(parts) - 1])
+
+
+class Lane(Part):
+    """Which of a topic's partitions a deployment owns: those whose number, divided by `of`, leaves `index`."""
+
+    index: Annotated[Count, Field(ge=0)]
+    of: Annotated[Count, Field(ge=1)]
+
+    @model_validator(mode="after")
+    def _index_is_below(self) -> "Lane":
+        if self.index >= self.of:
+            raise ValueError(f"index must be below of: {self.of} lanes are numbered from 0 to {self.of - 1}")
+        return self
+
+    def owns(self, partition: int) -> bool:
+        """Whether a partition of the topic is this lane's."""
+        return partition % self.of == self.index
+
+
+def _brokers(value: str) -> str:
+    if not all(re.fullmatch(r"\s*(\[[0-9a-fA-F:]+\]|[^\s:/@,]+):[0-9]{1,5}\s*", broker) for broker in value.split(",")):
+        raise ValueError("must be a broker like kafka.example.com:9092, or several with commas between them")
+    return ",".join(broker.strip() for broker in value.split(","))
+
+
+def _topic(value: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", value) or value in (".", ".."):
+        raise ValueError("is no topic; Kafka allows letters, digits, '.', '_' and '-'")
+    return value
+
+
+class KafkaSource(Format):
+    """A topic, read in batches of explicit ranges of offsets. What connecting takes besides is a setting (`kafka`).
+
+    A batch reads at most `max_batch_records` messages, about `max_batch_bytes` bytes of them, and no more than lately
+    took `transaction_timeout` to take in. Afterwards the positions are told to the consumer group `group`, for those
+    who watch its lag; nothing is read from there.
+    """
+
+    kind: Literal["kafka"]
+    brokers: Annotated[Text, AfterValidator(_brokers)]
+    topic: Annotated[Text, AfterValidator(_topic)]
+    start: Literal["earliest", "latest"] = "earliest"
+    group: FieldName | None = None
+    lane: Lane = Lane(index=0, of=1)
+    max_batch_records: Annotated[Count, Field(ge=1)] = 1_000_000
+    max_batch_bytes: Size = 2**30
+    transaction_timeout: PositiveDuration = timedelta(seconds=30)
+
+    @model_validator(mode="after")
+    def _messages_have_this_format(self) -> "KafkaSource":
+        self.check_messages()
+        return self
+
+
+def _tag(value: Any) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return "KafkaSource" if kind == "kafka" else "FilesSource"
+
+
+Source = Annotated[
+    Annotated[FilesSource, Tag("FilesSource")] | Annotated[KafkaSource, Tag("KafkaSource")], Discriminator(_tag)
+]
 
 
 def origin_of(context: Any) -> Path:

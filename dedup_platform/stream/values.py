@@ -24,6 +24,7 @@ __all__ = [
     "PositiveDuration",
     "Size",
     "StreamName",
+    "Text",
     "TimeFormat",
     "TimezoneName",
     "decimal_of",
@@ -56,7 +57,7 @@ _TAKEN_STREAM_NAMES = frozenset({"system", "default", "global_temp", "informatio
 class Part(BaseModel):
     """A part of a stream file: immutable, and it refuses keys that it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True)
 
     def __eq__(self, other: object) -> bool:
         # Where a stream file lies (private) is not what it says.

@@ -72,7 +72,7 @@ def write_batch(stream: Stream, records: Iterable[Record], modified: datetime | 
     of a file are not all of its lines or if a file is there already.
     """
     return [
-        write_file(stream.source.root / name, lines, modified)
+        write_file(stream.files.root / name, lines, modified)
         for name, lines in group(records, lambda each: each.source).items()
     ]
 

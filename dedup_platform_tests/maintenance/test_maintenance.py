@@ -101,9 +101,9 @@ def maintained(lake: Lake) -> Iterator[Home]:
 
 def back(home: Home, state: str) -> Iterator[Home]:
     home.put_back(state)
-    files = set(home.stream.source.root.iterdir())
+    files = set(home.stream.files.root.iterdir())
     yield home
-    for file in set(home.stream.source.root.iterdir()) - files:
+    for file in set(home.stream.files.root.iterdir()) - files:
         file.unlink()
 
 

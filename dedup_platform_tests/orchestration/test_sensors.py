@@ -32,7 +32,7 @@ def queue(deploy: Deployment, job: str, request: dg.RunRequest) -> dg.DagsterRun
 
 
 def test_new_input_says_what_it_leaves_alone(deploy: Deployment) -> None:
-    (deploy.stream.source.root / ".hidden.json").write_text("{}\n")
+    (deploy.stream.files.root / ".hidden.json").write_text("{}\n")
     requests, reason = deploy.tick("new_input")
     assert not requests
     assert reason is not None

@@ -15,7 +15,7 @@ from dedup_platform.errors import ConflictError
 from dedup_platform.lakehouse import Staged
 from dedup_platform.platform import Platform
 from dedup_platform.settings import CATALOG
-from dedup_platform.sources.files import read_files
+from dedup_platform.sources.files import list_files, read_files
 from dedup_platform.stream import Stream
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, DUPLICATE_EVENTS, RAW_EVENTS
 from dedup_platform.testing import (
@@ -74,7 +74,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tuple
 def two(kept: tuple[Home, History]) -> Iterator[Two]:
     home, history = kept
     home.put_back()
-    landing = home.stream.source.root
+    landing = home.stream.files.root
     first = set(landing.iterdir())
     yield Two(home.stream, history, home.platform(), home.platform(), delivered=1)
     for file in set(landing.iterdir()) - first:
@@ -90,7 +90,8 @@ def run(platform: Platform) -> None:
 def stage_what_waits(two: Two) -> Staged:
     """What an ingest of the first platform would publish, held."""
     lake = two.one.lake
-    rows = read_files(lake.spark(), two.stream, two.one.waiting(two.stream.name).files)
+    waiting = list_files(two.stream, two.one.clock()).ready
+    rows = read_files(lake.spark(), two.stream, [(file, 0) for file in waiting])
     return lake.stage_append(two.stream, RAW_EVENTS, snapshot(two.one, RAW_EVENTS), rows, {})
 
 

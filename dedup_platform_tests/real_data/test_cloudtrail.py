@@ -41,7 +41,7 @@ def deliver(platform: Platform, files: list[Path], files_a_run: int) -> dict[str
     for first in range(0, len(files), files_a_run):
         for name, each in platform.streams.items():
             for number, file in enumerate(files[first : first + files_a_run], start=first + 1):
-                target = each.source.root / file.name
+                target = each.files.root / file.name
                 shutil.copyfile(file, target)
                 os.utime(target, (number, number))
             platform.ingest(name)

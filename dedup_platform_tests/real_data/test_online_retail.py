@@ -66,7 +66,7 @@ def test_known_counts(platform: Platform) -> None:
 def test_shuffled_batches_with_files_twice_give_the_same_events_and_sessions(
     platform: Platform, data_dir: Path
 ) -> None:
-    landing = platform.stream("shuffled").source.root
+    landing = platform.stream("shuffled").files.root
     random = Random(2010)
     files = sorted((data_dir / "online_retail").glob("*.csv.gz"))
     again = {f"again-{file.name}": file for file in random.sample(files, TWICE)}
@@ -92,7 +92,7 @@ def comparable(platform: Platform, name: str, table: str) -> DataFrame:
 @pytest.mark.parametrize("timeout", [timeout for timeout in SESSIONS if timeout != "30m"])
 def test_another_timeout_in_the_stream_file_rebuilds_sessions_alone(platform: Platform, timeout: str) -> None:
     known = platform.stream("whole")
-    platform.streams["whole"] = stream(known.origin.parent, "whole", known.source.root, timeout)
+    platform.streams["whole"] = stream(known.origin.parent, "whole", known.files.root, timeout)
     stale = {plan.table: {cell.reason for cell in plan.stale} for plan in platform.plan("whole")}
     assert stale == {
         tables.DEDUPLICATED_EVENTS: set(),

@@ -58,9 +58,9 @@ def built(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Home
 @pytest.fixture
 def home(built: Home) -> Iterator[Home]:
     built.put_back()
-    files = set(built.stream.source.root.iterdir())
+    files = set(built.stream.files.root.iterdir())
     yield built
-    for file in set(built.stream.source.root.iterdir()) - files:
+    for file in set(built.stream.files.root.iterdir()) - files:
         file.unlink()
 
 
@@ -120,7 +120,7 @@ def test_the_control_database_can_be_lost_after_it(home: Home) -> None:
     again = open_anew(home)
     assert not stale(again)
     assert {table: again.ledger.sizes(home.stream.name, table) for table in tables.ALL} == sizes
-    assert not again.waiting(home.stream.name).files
+    assert not again.waiting(home.stream.name).items
 
 
 def test_settings_that_change_later_make_every_new_cell_stale(home: Home) -> None:

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pyiceberg.table.snapshots import Snapshot
@@ -95,7 +94,7 @@ def test_a_table_that_was_rolled_back_is_repaired(table: str, home: Home, rows: 
     platform = home.platform()
     roll_back(platform, table)
     platform.ledger.sync(home.stream.name)
-    assert stale(platform) or platform.waiting(home.stream.name).files
+    assert stale(platform) or platform.waiting(home.stream.name).items
     platform = home.run()
     assert all_rows(platform) == rows
     assert platform.verify(home.stream.name) == []
@@ -105,7 +104,7 @@ def test_a_table_that_was_rolled_back_is_repaired(table: str, home: Home, rows: 
 def test_after_raw_was_rolled_back_for_good_the_derived_tables_follow(home: Home) -> None:
     platform = home.platform()
     roll_back(platform, RAW_EVENTS)
-    gone = [Path(file.location) for file, _ in platform.waiting(home.stream.name).files]
+    gone = [home.stream.files.root / path for path in platform.waiting(home.stream.name).items]
     for file in gone:
         file.rename(home.folder / file.name)
     try:

@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from pydantic import model_validator
+
 from dedup_platform.stream import Stream
+from dedup_platform.stream.format import Format
 
 
 def click_stream(
@@ -20,3 +23,21 @@ def click_stream(
         }
         | parts
     )
+
+
+class Messages(Format):
+    """A source of messages as far as their formats go."""
+
+    @model_validator(mode="after")
+    def _format_fits_messages(self) -> "Messages":
+        self.check_messages()
+        return self
+
+
+def message_stream(
+    message_format: str, folder: Path | None = None, fields: dict[str, Any] | None = None, **parts: Any
+) -> Stream:
+    """Clicks that arrive in messages; `parts` are those of the source, with schemas below `folder`."""
+    source = Messages.model_validate({"format": message_format} | parts, context={"origin": (folder or Path()) / "x"})
+    stream = click_stream("json", fields=fields or {})
+    return stream.model_copy(update={"source": source})

@@ -16,7 +16,8 @@ from pyspark.sql import Row, SparkSession, functions as F
 from dedup_platform import tables
 from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.sources.decoding import EventDecoder
-from dedup_platform.sources.files import list_files, read_files, reading_failure, records_of
+from dedup_platform.sources.failures import reading_failure
+from dedup_platform.sources.files import list_files, read_files, records_of
 from dedup_platform.sources.listing import SourceFile
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream

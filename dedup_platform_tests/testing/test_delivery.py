@@ -38,7 +38,7 @@ def test_a_line_holds_the_record_exactly(tmp_path: Path) -> None:
         "quantity": "5",
     }
     assert path.stat().st_mtime == pytest.approx(NOON.timestamp())
-    assert path.relative_to(stream.source.root).as_posix() == records[0].source
+    assert path.relative_to(stream.files.root).as_posix() == records[0].source
 
 
 @pytest.mark.parametrize("offsets", [(0, 2), (1, 2), (0, 0)], ids=str)

@@ -1,88 +1,65 @@
-"""Takes in what the source has: rows and positions become one Iceberg commit, by compare-and-set (rule 1)."""
+"""Takes in files: each is read whole, once for each generation of it, and a receipt says which."""
 
 import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import functions as F
 
 from dedup_platform import tables
-from dedup_platform.catalog import Catalog, new_receipt_name
+from dedup_platform.catalog import new_receipt_name
 from dedup_platform.commits import Commit
-from dedup_platform.errors import ConservationError, SourceChangedError, UnknownFileError
-from dedup_platform.lakehouse import Lakehouse, Staged
-from dedup_platform.lateness import Cell
-from dedup_platform.ledger import Head, Ledger, ReadFile
-from dedup_platform.sources.files import SourceFile, changed_while_reading, list_files, read_files, reading_failure
+from dedup_platform.errors import SourceChangedError, UnknownFileError
+from dedup_platform.ingest.intake import CELL_BYTES, Intake, buckets_for
+from dedup_platform.ingest.waiting import CHANGED, Waiting
+from dedup_platform.lakehouse import Staged
+from dedup_platform.ledger import Head, ReadFile
+from dedup_platform.sources.failures import reading_failure
+from dedup_platform.sources.files import SourceFile, changed_while_reading, list_files, read_files
 from dedup_platform.stream import Stream
 
 _LOG = logging.getLogger(__name__)
 
-CELL_BYTES = 100 * 1024**2
-"""A cell should not pass this; only then are more buckets worth their files (15 ms each)."""
+Generations = list[tuple[SourceFile, int]]
+"""Files, each with the generation that it is read as."""
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """What an ingest would read now, and what it would leave alone and why."""
+class FilesIntake(Intake):
+    """Appends whole files to `raw_events`."""
 
-    files: tuple[tuple[SourceFile, int], ...]
-    """Files to read with the generation that they would be."""
-    reasons: tuple[tuple[str, str], ...]
-    """Path and reason of what is left for later or for a person to decide."""
-    watermark: str
-    """The same files give the same watermark."""
+    def waiting(self, stream: Stream, now: datetime) -> Waiting:
+        """Compare the source with what has been read. Reads names, sizes and times only."""
+        files, reasons = self._look(stream, now)
+        newest = max((f"{file.modified.isoformat()} {file.etag}" for file, _ in files), default="")
+        read = len(self.ledger.files(stream.name))
+        return Waiting(
+            items=tuple(file.path for file, _ in files),
+            amount=f"{len(files):,} files",
+            reasons=tuple(reasons),
+            watermark=f"{read}+{len(files)} {newest}" if files else "",
+        )
 
-    @property
-    def changed(self) -> tuple[str, ...]:
-        """Paths of files that changed after they were read."""
-        return tuple(path for path, reason in self.reasons if reason.startswith(CHANGED))
-
-
-CHANGED = "changed after it was read"
-
-
-def waiting(ledger: Ledger, stream: Stream, now: datetime) -> Waiting:
-    """Compare the source with what has been read. Reads names, sizes and times only."""
-    known, accepted = ledger.files(stream.name), ledger.accepted(stream.name)
-    listing = list_files(stream, now)
-    files, reasons = [], list(listing.waiting)
-    for file in listing.ready:
-        read = known.get(file.path)
-        if read is None:
-            files.append((file, 0))
-        elif _differs(read, file):
-            if (file.path, file.etag) in accepted:
-                files.append((file, read.generation + 1))
-            else:
-                reasons.append((file.path, f"{CHANGED}: accept it with `files accept`, or restore the file"))
-    newest = max((f"{file.modified.isoformat()} {file.etag}" for file, _ in files), default="")
-    return Waiting(tuple(files), tuple(reasons), f"{len(known)}+{len(files)} {newest}" if files else "")
-
-
-def _differs(read: ReadFile, file: SourceFile) -> bool:
-    # The etag is unknown if positions had to be derived from raw: then the path alone says that it was read.
-    return read.etag is not None and read.etag != file.etag
-
-
-class Ingest:
-    """Appends what waits to `raw_events`, in bounded batches."""
-
-    def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
-        self.lake = lake
-        self.ledger = ledger
-
-    @property
-    def catalog(self) -> Catalog:
-        """Where receipts are written."""
-        return self.lake.catalog
+    def _look(self, stream: Stream, now: datetime) -> tuple[Generations, list[tuple[str, str]]]:
+        """Files to read with the generation that they would be, and the others with the reason."""
+        known, accepted = self.ledger.files(stream.name), self.ledger.accepted(stream.name)
+        listing = list_files(stream, now)
+        files, reasons = [], list(listing.waiting)
+        for file in listing.ready:
+            read = known.get(file.path)
+            if read is None:
+                files.append((file, 0))
+            elif _differs(read, file):
+                if (file.path, file.etag) in accepted:
+                    files.append((file, read.generation + 1))
+                else:
+                    reasons.append((file.path, f"{CHANGED}: accept it with `files accept`, or restore the file"))
+        return files, reasons
 
     def next_batch(self, stream: Stream, now: datetime) -> Commit | None:
         """Read the next batch; None if nothing waits. Raises ConflictError if another ingest committed first."""
         heads = self._ready(stream)
-        files = waiting(self.ledger, stream, now).files
+        files, _ = self._look(stream, now)
         if not files:
             return None
         if not heads:
@@ -93,7 +70,7 @@ class Ingest:
     def accept(self, stream: Stream, paths: Iterable[str], now: datetime) -> Commit:
         """Record in the lake that these changed files may be read again, as a new generation."""
         heads = self._ready(stream)
-        changed = set(waiting(self.ledger, stream, now).changed)
+        changed = set(self.waiting(stream, now).changed)
         if unknown := sorted(set(paths) - changed):
             raise UnknownFileError(
                 f"{stream.name}: {', '.join(unknown)} did not change after being read; changed: "
@@ -122,7 +99,7 @@ class Ingest:
         length = int(stream.partitions.length.total_seconds())
         partitions = first.select(F.floor(F.unix_seconds("event_time") / length)).distinct().count()
         share = sum(file.size for file in files[:100])
-        return _power_of_two(share / max(partitions, 1) / CELL_BYTES)
+        return buckets_for(share / max(partitions, 1))
 
     def _append(self, stream: Stream, head: Head, files: Sequence[tuple[SourceFile, int]]) -> Commit:
         started = time.monotonic()
@@ -140,7 +117,7 @@ class Ingest:
         receipt: dict[str, object] = {"files": [_position(file, generation, records) for file, generation in files]}
         self._write_receipt(stream, head, name, receipt)
         self.lake.publish(staged)
-        return self._commit(stream, staged, len(files), started)
+        return self._commit(stream, staged, f"{len(files)} files", started)
 
     def _stage(
         self, stream: Stream, head: Head, files: Sequence[tuple[SourceFile, int]], receipt: str
@@ -160,22 +137,6 @@ class Ingest:
         if staged:
             self.lake.discard(staged)
 
-    def _count_records(self, staged: Staged) -> dict[tuple[str, int], int]:
-        """Records of each file and generation; rule 2: records read = rows appended, each at a place of its own."""
-        counts = (
-            self.lake.added(staged)
-            .groupBy("source", "source_partition")
-            .agg(F.count("*").alias("records"), F.count_distinct("source_offset").alias("places"))
-            .collect()
-        )
-        records = {(row.source, row.source_partition): row.records for row in counts}
-        if sum(records.values()) != staged.rows_added or any(row.records != row.places for row in counts):
-            raise ConservationError(
-                f"{staged.stream}: {sum(records.values())} records at {sum(row.places for row in counts)} places, "
-                f"but {staged.rows_added} rows. Nothing was published."
-            )
-        return records
-
     def _derive_positions(self, stream: Stream, head: Head) -> None:
         """Rule 1: if receipts are lost, the coordinates in raw tell what was read, never zero."""
         rows = self.lake.read(stream, tables.RAW_EVENTS, head.snapshot_id)
@@ -193,33 +154,18 @@ class Ingest:
         staged = self.lake.stage_nothing(stream, tables.RAW_EVENTS, head.snapshot_id, properties)
         self._write_receipt(stream, head, name, receipt)
         self.lake.publish(staged)
-        return self._commit(stream, staged, 0, started)
+        return self._commit(stream, staged, "positions", started)
 
     def _write_receipt(self, stream: Stream, head: Head, name: str, receipt: dict[str, object]) -> None:
         previous = None if receipt.get("derived") else head.receipt
-        self.catalog.write_receipt(stream.name, name, {**receipt, "name": name, "previous": previous})
-
-    def _commit(self, stream: Stream, staged: Staged, files: int, started: float) -> Commit:
-        self.ledger.sync(stream.name)
-        rows = staged.rows_by_cell()
-        return Commit(
-            table=tables.RAW_EVENTS,
-            snapshot_id=staged.snapshot_id,
-            reason=f"{files} files" if files else "positions",
-            cells_checked=frozenset(rows),
-            cells_rewritten=frozenset(rows),
-            rows_written=staged.rows_added,
-            bytes_written=staged.bytes_added,
-            seconds=time.monotonic() - started,
-            partitions=_numbers(staged, rows),
-        )
+        self.lake.catalog.write_receipt(stream.name, name, {**receipt, "name": name, "previous": previous})
 
 
 def _bounded(stream: Stream, files: Sequence[tuple[SourceFile, int]]) -> list[tuple[SourceFile, int]]:
     """The first files that fit a batch; one file alone always does."""
     batch: list[tuple[SourceFile, int]] = []
     size = 0
-    for file, generation in files[: stream.source.max_batch_files]:
+    for file, generation in files[: stream.files.max_batch_files]:
         size += file.size
         if batch and size > stream.source.max_batch_bytes:
             break
@@ -249,19 +195,6 @@ def _position(file: SourceFile, generation: int, records: dict[tuple[str, int], 
     }
 
 
-def _numbers(staged: Staged, rows: dict[Cell, int]) -> dict[int, dict[str, float]]:
-    numbers: dict[int, dict[str, float]] = {}
-    for cell, count in rows.items():
-        values = numbers.setdefault(cell.partition, {"rows_added": 0, "bytes_written": 0})
-        values["rows_added"] += count
-    for change in staged.changes:
-        if change.cell:
-            numbers[change.cell.partition]["bytes_written"] += change.bytes
-    return numbers
-
-
-def _power_of_two(at_least: float) -> int:
-    buckets = 1
-    while buckets < min(at_least, 4096):
-        buckets *= 2
-    return buckets
+def _differs(read: ReadFile, file: SourceFile) -> bool:
+    # The etag is unknown if positions had to be derived from raw: then the path alone says that it was read.
+    return read.etag is not None and read.etag != file.etag

@@ -1,0 +1,7 @@
+"""Takes in what the source has: rows and positions become one Iceberg commit, by compare-and-set (rule 1)."""
+
+from dedup_platform.ingest.ingest import Ingest
+from dedup_platform.ingest.kafka import PartitionOffsets
+from dedup_platform.ingest.waiting import CHANGED, Waiting
+
+__all__ = ["CHANGED", "Ingest", "PartitionOffsets", "Waiting"]

@@ -1,0 +1,43 @@
+"""One door to the sources of all kinds."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from dedup_platform.commits import Commit
+from dedup_platform.ingest.files import FilesIntake
+from dedup_platform.ingest.kafka import KafkaIntake, PartitionOffsets
+from dedup_platform.ingest.waiting import Waiting
+from dedup_platform.lakehouse import Lakehouse
+from dedup_platform.ledger import Ledger
+from dedup_platform.stream import KafkaSource, Stream
+
+
+class Ingest:
+    """Appends what waits at a stream's source to `raw_events`, in bounded batches."""
+
+    def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
+        self._files = FilesIntake(lake, ledger)
+        self._kafka = KafkaIntake(lake, ledger)
+
+    def waiting(self, stream: Stream, now: datetime) -> Waiting:
+        """What an ingest would read now. Starts no Spark. SourceError if the source cannot be asked."""
+        return self._of(stream).waiting(stream, now)
+
+    def next_batch(self, stream: Stream, now: datetime) -> Commit | None:
+        """Read the next batch; None if nothing waits. Raises ConflictError if another ingest committed first."""
+        return self._of(stream).next_batch(stream, now)
+
+    def accept_files(self, stream: Stream, paths: Iterable[str], now: datetime) -> Commit:
+        """Record in the lake that these changed files may be read again, as a new generation."""
+        return self._files.accept(stream, paths, now)
+
+    def accept_losses(self, stream: Stream) -> Commit | None:
+        """Record in the lake that what the topic has lost is lost; None if nothing is."""
+        return self._kafka.accept(stream)
+
+    def offsets(self, stream: Stream) -> list[PartitionOffsets]:
+        """How far each partition of a topic has been read."""
+        return self._kafka.offsets(stream)
+
+    def _of(self, stream: Stream) -> FilesIntake | KafkaIntake:
+        return self._kafka if isinstance(stream.source, KafkaSource) else self._files

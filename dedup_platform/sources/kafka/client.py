@@ -1,0 +1,60 @@
+"""How the platform speaks to Kafka: properties of its clients, and one error for all that may go wrong."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from dedup_platform.errors import SourceError
+from dedup_platform.stream import KafkaSource
+
+__all__ = ["SECONDS_TO_ANSWER", "described", "failures_named", "properties"]
+
+SECONDS_TO_ANSWER = 30.0
+"""How long brokers may be away, as in a restart, before it is an error."""
+
+_LOG = logging.getLogger(__name__)
+
+
+def properties(source: KafkaSource, options: Mapping[str, str]) -> dict[str, Any]:
+    """What every client is made with; `options` are the deployment's and may hold passwords."""
+    return {
+        "bootstrap.servers": source.brokers,
+        "client.id": "dedup_platform",
+        # Without these librdkafka writes to standard error, whatever logging says.
+        "logger": _LOG,
+        "error_cb": _ignore,
+        **options,
+    }
+
+
+def described(source: KafkaSource) -> str:
+    """The topic and its brokers, for errors."""
+    return f"topic {source.topic} at {source.brokers}"
+
+
+@contextmanager
+def failures_named(source: KafkaSource) -> Iterator[None]:
+    """Turn librdkafka's exceptions into a SourceError that names the topic."""
+    try:
+        yield
+    except KafkaException as error:
+        raise SourceError(described(source), _reason(error)) from None
+
+
+def _reason(error: KafkaException) -> str:
+    told = error.args[0] if error.args else error
+    if not isinstance(told, KafkaError):
+        return str(told)
+    if told.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
+        return f"the brokers do not answer ({told.str()})"
+    if told.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+        return "there is no such topic; create it, or correct source.topic"
+    return told.str() or told.name()
+
+
+def _ignore(error: KafkaError) -> None:
+    """Clients reconnect by themselves; what lasts shows where somebody waits for an answer."""
+    _LOG.debug("%s", error)

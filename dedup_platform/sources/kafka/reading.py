@@ -1,0 +1,168 @@
+"""Ranges of a topic's offsets as rows of `raw_events`, read by consumers in Spark's Python workers.
+
+Each range is read by a consumer of its own with a static assignment: no consumer group, so no rebalance can move a
+partition in mid-batch. Ranges are explicit, so a task that Spark repeats gives the same rows.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    Message,
+    TopicPartition,
+)
+from pyspark.sql import DataFrame, SparkSession
+
+from dedup_platform import tables
+from dedup_platform.errors import SourceError
+from dedup_platform.sources.batches import Delivered, RawBatches
+from dedup_platform.sources.decoding import EventDecoder
+from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, described, failures_named, properties
+from dedup_platform.sources.kafka.positions import Place
+from dedup_platform.sources.messages import MessageReader
+from dedup_platform.sources.records import CREATE_TIME, TOMBSTONE, context_text
+from dedup_platform.stream import KafkaSource, Stream
+from dedup_platform.workers import spare_archives
+
+__all__ = ["Range", "messages_of", "read_ranges"]
+
+_MESSAGES_AT_ONCE = 10_000
+_MICROSECONDS = 1000  # in a millisecond
+
+
+@dataclass(frozen=True)
+class Range:
+    """The offsets of one partition from a place on, up to and without `end`."""
+
+    partition: int
+    start: Place
+    end: int
+
+    def __len__(self) -> int:
+        return max(0, self.end - self.start.offset)
+
+    def __str__(self) -> str:
+        return f"partition {self.partition}: offsets {self.start.offset} to {self.end - 1}"
+
+
+def read_ranges(spark: SparkSession, stream: Stream, ranges: Sequence[Range], options: Mapping[str, str]) -> DataFrame:
+    """The committed messages of some ranges: rows with exactly the columns of `raw_events`; each range is one task.
+
+    Whatever a message holds becomes rows, rejected ones if need be. If the brokers stay away, or an offset is gone, the
+    job fails; `reading_failure` gives the SourceError.
+    """
+    numbers = spark.range(0, len(ranges), 1, numPartitions=max(1, len(ranges)))
+    read = partial(_read_ranges, stream, ranges, dict(options))
+    return numbers.mapInArrow(read, tables.raw_schema(stream))
+
+
+def messages_of(source: KafkaSource, options: Mapping[str, str], range_: Range) -> Iterator[Message]:
+    """The committed messages of one range, in order; offsets that hold none are passed over.
+
+    Raises SourceError if an offset is gone or nothing comes for `SECONDS_TO_ANSWER`.
+    """
+    with failures_named(source):
+        consumer = Consumer({**properties(source, options), **_READING})
+        try:
+            consumer.assign([TopicPartition(source.topic, range_.partition, range_.start.offset)])
+            yield from _until_end(source, consumer, range_)
+        finally:
+            consumer.close()
+
+
+_READING: dict[str, Any] = {
+    "group.id": "dedup_platform",  # is asked for, and not used: nothing is subscribed to or committed
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": True,
+    "allow.auto.create.topics": False,
+}
+
+
+def _until_end(source: KafkaSource, consumer: Consumer, range_: Range) -> Iterator[Message]:
+    last = time.monotonic()
+    while True:
+        # To ask for many waits until there are so many; what came already comes at once.
+        first = consumer.poll(1.0)
+        for message in [first, *consumer.consume(_MESSAGES_AT_ONCE, 0.0)] if first else []:
+            last = time.monotonic()
+            if error := message.error():
+                if error.code() == KafkaError._PARTITION_EOF:
+                    # What was committed when the range was chosen lies before it.
+                    return
+                raise SourceError(described(source), _lost(error, range_))
+            if (offset := _offset(message)) >= range_.end:
+                return
+            yield message
+            if offset == range_.end - 1:
+                return
+        if time.monotonic() - last > SECONDS_TO_ANSWER:
+            raise SourceError(described(source), f"{range_}: nothing came for {SECONDS_TO_ANSWER:.0f} s")
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None, "a message that was read has an offset"
+    return offset
+
+
+def _lost(error: KafkaError, range_: Range) -> str:
+    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        return f"partition {range_.partition}: offset {range_.start.offset} is gone"
+    return f"partition {range_.partition}: {error.str()}"
+
+
+def _read_ranges(
+    stream: Stream, ranges: Sequence[Range], options: dict[str, str], numbers: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    spare_archives()
+    batches = RawBatches(stream)
+    for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
+        yield from batches.of(_delivered(stream, options, ranges[number], batches.decoder))
+
+
+def _delivered(stream: Stream, options: dict[str, str], range_: Range, decoder: EventDecoder) -> Iterator[Delivered]:
+    source = stream.kafka
+    reader = MessageReader(stream)
+    name = range_.start.source(source.topic)
+    for message in messages_of(source, options, range_):
+        kind, milliseconds = message.timestamp()
+        facts = _facts(message, kind)
+        has_append_time = kind == TIMESTAMP_LOG_APPEND_TIME
+        delivery = decoder.message_delivery(milliseconds * _MICROSECONDS, source.format, has_append_time)
+        value, offset = message.value(), _offset(message)
+        records = [_tombstone(source)] if value is None else reader.records(value)
+        for index, (payload, content, context) in enumerate(records):
+            yield (payload, content, _joined(context, facts)), delivery, (name, range_.partition, offset, index)
+
+
+def _tombstone(source: KafkaSource) -> tuple[None, str, str]:
+    return None, TOMBSTONE, context_text(format=source.format)
+
+
+def _facts(message: Message, kind: int) -> str:
+    """What a message tells beside its value, as the inside of a JSON object."""
+    facts: dict[str, Any] = {}
+    if (key := message.key()) is not None:
+        try:
+            facts["key"] = key.decode()
+        except UnicodeDecodeError:
+            facts["key_hex"] = key.hex()
+    if kind == TIMESTAMP_CREATE_TIME:
+        facts[CREATE_TIME] = True
+    return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))[1:-1] if facts else ""
+
+
+def _joined(context: str, facts: str) -> str:
+    return f"{context[:-1]},{facts}}}" if facts else context
