@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from pyarrow.fs import FileInfo, FileSelector
+from pyiceberg.catalog import Catalog as IcebergCatalog, load_catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
@@ -21,10 +22,11 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import TimestamptzType
 from sqlalchemy import select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell
-from dedup_platform.settings import CATALOG, Settings
+from dedup_platform.settings import CATALOG, ENV_PREFIX, Settings, of_files
+from dedup_platform.uris import reaching
 
 SUMMARY = "dedup-platform."
 """Prefix of the platform's own properties in a snapshot's summary."""
@@ -50,20 +52,27 @@ class Catalog:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._catalog: SqlCatalog | None = None
+        self._catalog: IcebergCatalog | None = None
         self._newest: dict[tuple[str, str], tuple[str, TableMetadata]] = {}
 
     @property
-    def iceberg(self) -> SqlCatalog:
-        """PyIceberg's own catalog, opened at first use."""
+    def iceberg(self) -> IcebergCatalog:
+        """PyIceberg's own catalog, opened at first use; UnreachableError if it cannot be."""
         if self._catalog is None:
             self.settings.make_folders()
-            try:
-                self._catalog = SqlCatalog(CATALOG, **self.settings.catalog_properties())
-            except OperationalError:
-                # Another process made the catalog's own tables between our look and our try: now they are there.
-                self._catalog = SqlCatalog(CATALOG, **self.settings.catalog_properties())
+            self._catalog = self._open()
         return self._catalog
+
+    def _open(self) -> IcebergCatalog:
+        properties = self.settings.catalog_properties()
+        with reaching(f"{ENV_PREFIX}CATALOG_URI"):
+            if self.settings.catalog_kind not in ("sqlite", "postgresql"):
+                return load_catalog(CATALOG, **properties)
+            try:
+                return SqlCatalog(CATALOG, **properties)
+            except DBAPIError:
+                # Another process made the catalog's own tables between our look and our try: now they are there.
+                return SqlCatalog(CATALOG, **properties)
 
     def load(self, stream: str, table: str) -> Table | None:
         """The table as it is now; None until it has been created with its first snapshot."""
@@ -74,25 +83,20 @@ class Catalog:
         return found if found.current_snapshot() else None
 
     def load_table(self, stream: str, table: str) -> Table:
-        """The table as it is now; raises NoSuchTableError.
+        """The table as it is now; raises NoSuchTableError."""
+        if isinstance(self.iceberg, SqlCatalog):
+            return self._load_from_sql(self.iceberg, stream, table)
+        return self.iceberg.load_table((stream, table))
 
-        Metadata files are immutable: the one that was read last is read again only if the catalog names another.
-        """
+    def _load_from_sql(self, catalog: SqlCatalog, stream: str, table: str) -> Table:
+        """Metadata files are immutable: the one that was read last is read again only if the catalog names another."""
         place = (stream, table)
         location, metadata = self._newest.get(place, (None, None))
-        if metadata is None or location != self._metadata_location(stream, table):
-            loaded = self.iceberg.load_table(place)
+        if metadata is None or location != _metadata_location(catalog, stream, table):
+            loaded = catalog.load_table(place)
             location, metadata = self._newest[place] = (loaded.metadata_location, loaded.metadata)
-        io = load_file_io(self.settings.catalog_properties(), location)
-        return Table(place, metadata, str(location), io, self.iceberg)
-
-    def _metadata_location(self, stream: str, table: str) -> str | None:
-        of = IcebergTables
-        query = select(of.metadata_location).where(
-            of.catalog_name == CATALOG, of.table_namespace == stream, of.table_name == table
-        )
-        with self.iceberg.engine.connect() as connection:
-            return connection.execute(query).scalar()
+        io = load_file_io(self.settings.file_properties(), location)
+        return Table(place, metadata, str(location), io, catalog)
 
     def write_receipt(self, stream: str, name: str, receipt: dict[str, Any]) -> None:
         """Write the immutable note that a commit's summary names; it must be there before the commit is published.
@@ -112,17 +116,31 @@ class Catalog:
 
     def stored_files(self, stream: str, table: str) -> list[FileInfo]:
         """Every file in the table's folder, whether anything refers to it or not."""
-        scheme, host, path = PyArrowFileIO.parse_location(self.load_table(stream, table).location())
-        folder = PyArrowFileIO(self.settings.catalog_properties()).fs_by_scheme(scheme, host)
-        return [found for found in folder.get_file_info(FileSelector(path, recursive=True)) if found.is_file]
+        found = self.load_table(stream, table)
+        scheme, host, path = PyArrowFileIO.parse_location(found.location())
+        folder = PyArrowFileIO(found.io.properties).fs_by_scheme(scheme, host)
+        return [file for file in folder.get_file_info(FileSelector(path, recursive=True)) if file.is_file]
+
+    def file_properties(self, table: Table) -> dict[str, str]:
+        """What reading and writing a table's files takes; a REST catalog may have lent us keys of its own for it."""
+        return self.settings.file_properties() | of_files(table.io.properties)
 
     @property
     def files(self) -> FileIO:
         """Reads, writes and deletes single files of the warehouse."""
-        return load_file_io(self.settings.catalog_properties(), self.settings.warehouse)
+        return load_file_io(self.settings.file_properties(), self.settings.warehouse)
 
     def _receipt_path(self, stream: str, name: str) -> str:
         return f"{self.settings.warehouse}/{stream}/receipts/{name}"
+
+
+def _metadata_location(catalog: SqlCatalog, stream: str, table: str) -> str | None:
+    of = IcebergTables
+    query = select(of.metadata_location).where(
+        of.catalog_name == CATALOG, of.table_namespace == stream, of.table_name == table
+    )
+    with catalog.engine.connect() as connection:
+        return connection.execute(query).scalar()
 
 
 def new_receipt_name() -> str:

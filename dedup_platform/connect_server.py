@@ -12,7 +12,7 @@ import pyspark
 from dedup_platform.connect import answers
 from dedup_platform.errors import SettingsError, SparkServerError
 from dedup_platform.settings import Settings
-from dedup_platform.spark import LOOPBACK, spark_conf, use_this_python
+from dedup_platform.spark import LOOPBACK, properties_file, spark_conf, use_this_python
 
 __all__ = ["DEFAULT_PORT", "ConnectServer", "address", "command", "connect_server", "prepare"]
 
@@ -38,7 +38,8 @@ def prepare(settings: Settings, port: int) -> dict[str, str]:
     Raises SettingsError if the port is taken or if the settings name a server already.
     """
     if settings.spark_remote:
-        raise SettingsError(f"DEDUP_PLATFORM_SPARK_REMOTE: names a server already, {settings.spark_remote}")
+        named = settings.spark_remote.partition("/;")[0]
+        raise SettingsError(f"DEDUP_PLATFORM_SPARK_REMOTE: names a server already, {named}")
     if answers(LOOPBACK, port):
         raise SettingsError(
             f"port {port} of {LOOPBACK} is taken. If a Spark Connect server has it that is yours, "
@@ -46,11 +47,12 @@ def prepare(settings: Settings, port: int) -> dict[str, str]:
         )
     settings.make_folders()
     use_this_python(settings)
-    binding = {"spark.connect.grpc.binding.address": LOOPBACK, "spark.connect.grpc.binding.port": str(port)}
-    lines = [f"{name}={_escaped(value)}\n" for name, value in {**spark_conf(settings), **binding}.items()]
+    listening = str(settings.connect_address)
+    binding = {"spark.connect.grpc.binding.address": listening, "spark.connect.grpc.binding.port": str(port)}
     file = _properties(settings)
-    file.touch(mode=0o600)
-    file.write_text("".join(lines), encoding="utf-8")
+    file.touch()
+    file.chmod(0o600)
+    file.write_text(properties_file({**spark_conf(settings), **binding}), encoding="utf-8")
     return {**os.environ, "SPARK_HOME": str(_SPARK_HOME)}
 
 
@@ -118,9 +120,3 @@ def connect_server(settings: Settings, port: int = DEFAULT_PORT) -> Iterator[Con
 
 def _properties(settings: Settings) -> Path:
     return settings.home / "connect-server.conf"
-
-
-def _escaped(value: str) -> str:
-    """As Java's properties want it."""
-    escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
-    return f"\\{escaped}" if escaped.startswith(" ") else escaped

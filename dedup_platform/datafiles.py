@@ -27,7 +27,7 @@ class TableFiles:
 
     metadata: TableMetadata
     properties: Mapping[str, str]
-    """Of the file system."""
+    """Of the file system, and none of the catalog: they go to every worker."""
 
     @classmethod
     def of(cls, table: Table, properties: Mapping[str, str]) -> "TableFiles":

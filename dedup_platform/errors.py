@@ -3,12 +3,15 @@
 DedupPlatformError
 ├── StreamFileError          a stream file says something that it may not say; lists every problem
 ├── SettingsError            the deployment's settings (environment) cannot be used
+├── UnreachableError         a database or catalog that the settings name does not answer, or refuses us
 ├── UnknownStreamError       no stream file has this name
 ├── SourceError              the source cannot be read (a missing folder, no permission)
 ├── SourceChangedError       a file changed after it was read
 ├── LostRecordsError         the source no longer holds records that were not read yet
 ├── UnknownFileError         no file of this path can be accepted
 ├── SparkServerError         the Spark Connect server is not there, or went away in the middle of the work
+├── MissingPartError         a server that tests need is not installed; says how to install it
+├── ServerStartError         a server that tests need did not start; shows the end of what it printed
 ├── ConflictError            someone else committed first; run again
 ├── ConservationError        counts do not balance; nothing was published
 └── IncompatibleChangeError  the stream file differs from its tables in a way that is refused
@@ -22,6 +25,8 @@ __all__ = [
     "DedupPlatformError",
     "IncompatibleChangeError",
     "LostRecordsError",
+    "MissingPartError",
+    "ServerStartError",
     "SettingsError",
     "SourceChangedError",
     "SourceError",
@@ -29,6 +34,7 @@ __all__ = [
     "StreamFileError",
     "UnknownFileError",
     "UnknownStreamError",
+    "UnreachableError",
 ]
 
 
@@ -53,6 +59,17 @@ class StreamFileError(DedupPlatformError):
 
 class SettingsError(DedupPlatformError):
     """A setting is missing or unusable; the message names the environment variable."""
+
+
+class UnreachableError(DedupPlatformError):
+    """What the environment variable `variable` names does not answer, or refuses us."""
+
+    def __init__(self, variable: str, reason: str) -> None:
+        super().__init__(variable, reason)
+        self.variable = variable
+
+    def __str__(self) -> str:
+        return f"{self.variable}: {self.args[1]}. Is it there, and are user and password right?"
 
 
 class UnknownStreamError(DedupPlatformError):
@@ -94,11 +111,34 @@ class SparkServerError(DedupPlatformError):
     """No Spark Connect server answers at `remote`, or it ended in the middle of the work."""
 
     def __init__(self, remote: str, reason: str) -> None:
-        super().__init__(remote, reason)
-        self.remote = remote
+        # Behind the address there may be a token.
+        self.remote = remote.partition("/;")[0]
+        super().__init__(self.remote, reason)
 
     def __str__(self) -> str:
         return f"the Spark Connect server {self.remote} {self.args[1]}"
+
+
+class MissingPartError(DedupPlatformError):
+    """A program or jar that `dedup_platform.testing` starts is not on this machine; `install` is how to get it."""
+
+    def __init__(self, part: str, install: str) -> None:
+        super().__init__(part, install)
+
+    def __str__(self) -> str:
+        part, install = self.args
+        return f"{part} is not installed; get it with: {install}"
+
+
+class ServerStartError(DedupPlatformError):
+    """A server of `dedup_platform.testing` ended, or did not answer in time; `printed` is the end of its log."""
+
+    def __init__(self, name: str, reason: str, printed: str) -> None:
+        super().__init__(name, reason, printed)
+
+    def __str__(self) -> str:
+        name, reason, printed = self.args
+        return f"{name} {reason}. The end of what it printed:\n{printed}"
 
 
 class ConflictError(DedupPlatformError):

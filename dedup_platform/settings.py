@@ -4,17 +4,31 @@ Everything comes from environment variables that start with `DEDUP_PLATFORM_`; n
 """
 
 import os
+import re
+from collections.abc import Mapping
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, IPvAnyAddress, SecretStr, ValidationError, ValidationInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError as UnreadableSettings
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.engine import make_url
 
+from dedup_platform import uris
 from dedup_platform.errors import SettingsError
 
-__all__ = ["CATALOG", "ENV_PREFIX", "JARS", "Settings", "load_settings"]
+__all__ = [
+    "AWS_JAR",
+    "CATALOG",
+    "ENV_PREFIX",
+    "JARS",
+    "KAFKA_JAR",
+    "POSTGRES_JAR",
+    "Settings",
+    "load_settings",
+    "of_files",
+    "revealed",
+]
 
 ENV_PREFIX = "DEDUP_PLATFORM_"
 CATALOG = "lake"
@@ -22,64 +36,63 @@ JARS = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
     "org.xerial:sqlite-jdbc:3.54.1.0",
 )
+"""What every Spark of the platform needs."""
+POSTGRES_JAR = "org.postgresql:postgresql:42.7.7"
+AWS_JAR = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
+KAFKA_JAR = "org.apache.kafka:kafka_2.13:4.1.1"
+"""Kafka's broker, which tests and the local topology start; Spark does not need it."""
 # A writer of another process holds SQLite's lock for milliseconds: waiting is right, failing is not.
 SQLITE_BUSY_SECONDS = 60
+# Any name of a region will do where a request must be signed and the store has none.
+_REGION_OF_OTHERS = "us-east-1"
+_OF_FILES = ("s3.", "client.region")
 
 
-def _absolute(path: Path) -> Path:
-    return Path(os.path.abspath(path.expanduser()))
-
-
-def _local_folder(warehouse: str) -> str:
-    folder = warehouse.removeprefix("file://")
-    if "://" in folder or not folder:
-        raise ValueError("must be a folder of this machine; object stores are not supported in this version")
-    return str(_absolute(Path(folder)))
-
-
-def _sqlalchemy_url(uri: str) -> str:
-    try:
-        make_url(uri)
-    except ArgumentError:
-        raise ValueError("must be a SQLAlchemy URL, for example sqlite:////var/lib/dedup_platform/control.db") from None
-    return uri
-
-
-def _sqlite_file(uri: str) -> str:
-    url = make_url(_sqlalchemy_url(uri))
-    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
-        raise ValueError("must be a SQLite file, sqlite:////absolute/path.db; no other catalog is supported yet")
-    return _sqlite_url(_absolute(Path(str(url.database))))
-
-
-def _sqlite_url(file: Path) -> str:
-    return str(URL.create("sqlite", database=str(file)))
+def _pair(secret: SecretStr | None, found: ValidationInfo) -> SecretStr | None:
+    if (secret is None) != (found.data.get("s3_access_key_id") is None):
+        raise ValueError(f"must be set together with {ENV_PREFIX}S3_ACCESS_KEY_ID, or neither of them")
+    return secret
 
 
 class Settings(BaseSettings):
     """One deployment. `home` alone is enough: the rest lives inside it unless it is said otherwise.
 
-    `warehouse` is a plain absolute path, `catalog_uri` and `control_uri` are SQLAlchemy URLs. Values that can hold
-    a password are left out of `repr` and of error messages.
+    `warehouse` is a plain absolute path or `s3://bucket/prefix`; `control_uri` is a SQLAlchemy URL; `catalog_uri` is
+    one too, or the address of a REST catalog, or `glue://region`. Values that can hold a password are left out of
+    `repr` and of error messages.
     """
 
     model_config = SettingsConfigDict(
         env_prefix=ENV_PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True
     )
 
-    home: Annotated[Path, AfterValidator(_absolute)] = Path(".dedup_platform")
-    streams: Annotated[Path, AfterValidator(_absolute)] | None = None
-    warehouse: Annotated[str, AfterValidator(_local_folder)] = Field(
+    home: Annotated[Path, AfterValidator(uris.absolute)] = Path(".dedup_platform")
+    streams: Annotated[Path, AfterValidator(uris.absolute)] | None = None
+    warehouse: Annotated[str, AfterValidator(uris.warehouse)] = Field(
         default_factory=lambda found: str(found["home"] / "warehouse")
     )
-    catalog_uri: Annotated[str, AfterValidator(_sqlite_file)] = Field(
-        default_factory=lambda found: _sqlite_url(found["home"] / "catalog.db"), repr=False
+    s3_endpoint: Annotated[str, Field(pattern=r"^https?://[^@\s]+$")] | None = None
+    s3_region: str | None = None
+    s3_path_style: bool = True
+    s3_access_key_id: SecretStr | None = None
+    s3_secret_access_key: Annotated[SecretStr | None, AfterValidator(_pair)] = None
+    catalog_uri: Annotated[str, AfterValidator(uris.catalog)] = Field(
+        default_factory=lambda found: uris.sqlite(found["home"] / "catalog.db"), repr=False
     )
-    control_uri: Annotated[str, AfterValidator(_sqlalchemy_url)] = Field(
-        default_factory=lambda found: _sqlite_url(found["home"] / "control.db"), repr=False
+    catalog_credential: SecretStr | None = None
+    """Of a REST catalog: `client id:client secret` for OAuth2."""
+    catalog_token: SecretStr | None = None
+    """Of a REST catalog: a bearer token."""
+    catalog_conf: dict[str, str] = Field(default_factory=dict, repr=False)
+    """More properties of the catalog, for PyIceberg and for Spark."""
+    control_uri: Annotated[str, AfterValidator(uris.database)] = Field(
+        default_factory=lambda found: uris.sqlite(found["home"] / "control.db"), repr=False
     )
+    dagster_uri: Annotated[str, AfterValidator(uris.dagster_database)] | None = Field(default=None, repr=False)
     spark_master: str = "local[*]"
-    spark_remote: str | None = None
+    spark_remote: str | None = Field(default=None, repr=False)
+    connect_address: IPvAnyAddress = IPv4Address("127.0.0.1")
+    """Where a Spark Connect server of ours listens. Whoever can connect can run code as its user."""
     spark_conf: dict[str, str] = Field(default_factory=dict, repr=False)
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
     """What connecting to Kafka takes beside the brokers: librdkafka's own properties, passwords among them."""
@@ -93,19 +106,93 @@ class Settings(BaseSettings):
         return Path(os.environ.get("DAGSTER_HOME") or self.home / "dagster")
 
     @property
-    def catalog_file(self) -> Path:
-        """The SQLite file of the catalog."""
-        return Path(str(make_url(self.catalog_uri).database))
+    def catalog_kind(self) -> uris.CatalogKind:
+        """What `catalog_uri` is the address of."""
+        kind = uris.kind_of(self.catalog_uri)
+        assert kind is not None, "no other kind is valid"
+        return kind
+
+    @property
+    def catalog_file(self) -> Path | None:
+        """The SQLite file of the catalog; None where it is elsewhere."""
+        return Path(str(make_url(self.catalog_uri).database)) if self.catalog_kind == "sqlite" else None
+
+    @property
+    def is_on_s3(self) -> bool:
+        """Whether the warehouse is an object store and not a folder of this machine."""
+        return self.warehouse.startswith("s3://")
+
+    @property
+    def jars(self) -> tuple[str, ...]:
+        """The Maven coordinates of what Spark needs for this catalog and warehouse."""
+        postgres = (POSTGRES_JAR,) if self.catalog_kind == "postgresql" else ()
+        aws = (AWS_JAR,) if self.is_on_s3 or self.catalog_kind == "glue" else ()
+        return (*JARS, *postgres, *aws)
 
     def catalog_properties(self) -> dict[str, str]:
-        """What PyIceberg's `load_catalog(CATALOG, **properties)` needs to see the tables that Spark sees."""
-        uri = make_url(self.catalog_uri).update_query_dict({"timeout": str(SQLITE_BUSY_SECONDS)})
-        return {"type": "sql", "uri": uri.render_as_string(hide_password=False), "warehouse": self.warehouse}
+        """What PyIceberg's `load_catalog(CATALOG, **properties)` needs to see the tables that Spark sees. Secret."""
+        return {**self._catalog(), "warehouse": self.warehouse, **self._s3(), **self.catalog_conf}
+
+    def file_properties(self) -> dict[str, str]:
+        """What PyIceberg needs to read and write the files of the warehouse, and nothing of the catalog. Secret."""
+        return self._s3() | of_files(self.catalog_conf)
+
+    def _s3(self) -> dict[str, str]:
+        if not self.is_on_s3:
+            return {}
+        found = {
+            "s3.endpoint": self.s3_endpoint,
+            "s3.region": self.s3_region or (_REGION_OF_OTHERS if self.s3_endpoint else None),
+            "s3.force-virtual-addressing": str(not self.s3_path_style).lower() if self.s3_endpoint else None,
+            "s3.access-key-id": revealed(self.s3_access_key_id),
+            "s3.secret-access-key": revealed(self.s3_secret_access_key),
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def rest_secrets(self) -> dict[str, str]:
+        """How a REST catalog is to know us, as Iceberg names it in every language."""
+        found = {"credential": revealed(self.catalog_credential), "token": revealed(self.catalog_token)}
+        return {name: value for name, value in found.items() if value is not None}
 
     def make_folders(self) -> None:
         """Create the folders that SQLite and Iceberg expect to find."""
-        for folder in (self.home, Path(self.warehouse), self.catalog_file.parent):
+        folders = [self.home]
+        if not self.is_on_s3:
+            folders.append(Path(self.warehouse))
+        if self.catalog_file:
+            folders.append(self.catalog_file.parent)
+        for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
+
+    def _catalog(self) -> dict[str, str]:
+        match self.catalog_kind:
+            case "sqlite":
+                uri = make_url(self.catalog_uri).update_query_dict({"timeout": str(SQLITE_BUSY_SECONDS)})
+                return {"type": "sql", "uri": uri.render_as_string(hide_password=False)}
+            case "postgresql":
+                # A sensor's process outlives many a connection.
+                return {"type": "sql", "uri": self.catalog_uri, "pool_pre_ping": "true"}
+            case "rest":
+                return {"type": "rest", "uri": self.catalog_uri, **self.rest_secrets()}
+            case "glue":
+                region, account = self.glue
+                return {"type": "glue", "glue.region": region, **({"glue.id": account} if account else {})}
+
+    @property
+    def glue(self) -> tuple[str, str]:
+        """Region and account of `glue://region/account`; the account is empty where it is the caller's own."""
+        region, _, account = self.catalog_uri.removeprefix("glue://").strip("/").partition("/")
+        return region, account
+
+
+def of_files(properties: Mapping[str, str]) -> dict[str, str]:
+    """Of a catalog's or a table's properties those that reading and writing files takes."""
+    return {name: value for name, value in properties.items() if name.startswith(_OF_FILES)}
+
+
+def revealed(secret: SecretStr | None) -> str | None:
+    """What a secret is; None if there is none."""
+    return secret.get_secret_value() if secret else None
 
 
 def load_settings(**overrides: Any) -> Settings:
@@ -119,8 +206,8 @@ def load_settings(**overrides: Any) -> Settings:
         problems = [f"{ENV_PREFIX}{str(e['loc'][0]).upper()}: {_reason(e['msg'])}" for e in error.errors()]
         raise SettingsError("\n".join(problems)) from None
     except UnreadableSettings as error:
-        objects = f"{ENV_PREFIX}SPARK_CONF and {ENV_PREFIX}KAFKA must be JSON objects of texts"
-        raise SettingsError(f"{error}: {objects}") from None
+        field = re.findall(r'field "(\w+)"', str(error))[0]
+        raise SettingsError(f"{ENV_PREFIX}{field.upper()}: must be a JSON object of texts") from None
 
 
 def _reason(message: str) -> str:

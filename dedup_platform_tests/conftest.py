@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dedup_platform.settings import ENV_PREFIX, Settings
-from dedup_platform.spark import spark_session
+from dedup_platform.settings import AWS_JAR, ENV_PREFIX, JARS, POSTGRES_JAR, Settings
+from dedup_platform.spark import jars_conf, spark_session
+from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server
+from dedup_platform_tests.servers import running
 
 PROJECT = Path(__file__).parent.parent
 BRIEF_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
@@ -78,9 +80,10 @@ def _folder_of_data(name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Settings:
-    """The deployment of `spark`, in a temporary folder."""
-    remote = request.config.getoption("--spark-remote")
-    return Settings(home=tmp_path_factory.mktemp("home"), spark_master="local[2]", spark_remote=remote)
+    """The deployment of `spark`, in a temporary folder. Its Spark has all jars, for tests of other catalogs."""
+    remote, jars = request.config.getoption("--spark-remote"), jars_conf((*JARS, POSTGRES_JAR, AWS_JAR))
+    home = tmp_path_factory.mktemp("home")
+    return Settings(home=home, spark_master="local[2]", spark_remote=remote, spark_conf=jars)
 
 
 @pytest.fixture(scope="session")
@@ -91,3 +94,24 @@ def spark(settings: Settings) -> Iterator[SparkSession]:
     session = spark_session(settings)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A broker that the tests of this process share; each makes topics of its own, and none kills it."""
+    with running(KafkaServer, tmp_path_factory.mktemp("kafka")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server that the tests of this process share; each makes buckets of its own, and none kills it."""
+    with running(S3Server, tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A Postgres that the tests of this process share; each makes databases of its own, and none kills it."""
+    with running(PostgresServer, tmp_path_factory.mktemp("postgres")) as server:
+        yield server

@@ -151,7 +151,7 @@ def _emptied(folder: Path) -> Path:
 
 def _opened(folder: Path, path: Path, out: Console, err: Console) -> Rehearsal:
     places = {"warehouse": f"{folder}/warehouse", "catalog_uri": f"sqlite:///{folder}/catalog.db"}
-    own = load_settings(home=folder, control_uri=f"sqlite:///{folder}/control.db", **places)
+    own = load_settings(home=folder, control_uri=f"sqlite:///{folder}/control.db", dagster_uri=None, **places)
     # The demo's tables are not the user's, and so its runs are not in the user's Dagster either.
     os.environ["DAGSTER_HOME"] = str(folder / "dagster")
     streams = load_streams(path)

@@ -165,7 +165,8 @@ class Lakehouse:
 
     def table_files(self, stream: Stream, table: str) -> TableFiles:
         """What Spark's workers need to read and write this table's files themselves."""
-        return TableFiles.of(self._load(stream.name, table), self.catalog.settings.catalog_properties())
+        loaded = self._load(stream.name, table)
+        return TableFiles.of(loaded, self.catalog.file_properties(loaded))
 
     def files(self, stream: Stream, table: str, snapshot_id: int, cells: Iterable[Cell]) -> dict[Cell, list[DataFile]]:
         """The data files of one snapshot in each of these cells; cells without any are left out."""

@@ -60,7 +60,9 @@ def remove_orphans(lake: Lakehouse, stream: Stream, table: str, older_than: time
     """
     # Files bear the time of the machine, whatever clock the platform goes by.
     before = datetime.now(UTC) - older_than
-    removed = _call(lake, stream, table, "remove_orphan_files", older_than=_timestamp(before))
+    # Else Iceberg lists files with Hadoop's own file systems, and there is none for S3.
+    by_prefix = str(lake.catalog.settings.is_on_s3).lower()
+    removed = _call(lake, stream, table, "remove_orphan_files", older_than=_timestamp(before), prefix_listing=by_prefix)
     return len(removed) + _remove_lone_checksums(lake, stream, table, before)
 
 

@@ -57,9 +57,9 @@ class TableSize:
 
 
 def read_heads(connection: sa.Connection, stream: str) -> dict[str, tuple[str, Head]]:
-    """Table -> its UUID and head; the rows stay locked until the transaction ends."""
+    """Table -> its UUID and head."""
     query = sa.select(*HEADS.c["table", "uuid", "snapshot_id", "sequence", "receipt", "complete"])
-    rows = connection.execute(query.where(HEADS.c.stream == stream).with_for_update())
+    rows = connection.execute(query.where(HEADS.c.stream == stream))
     return {row[0]: (row[1], Head(*row[2:])) for row in rows}
 
 

@@ -41,8 +41,10 @@ from dedup_platform.ledger.schema import (
     FILES,
     HEADS,
     METADATA,
+    for_reading,
     in_cells,
     in_partitions,
+    lock,
     of,
     open_database,
 )
@@ -75,7 +77,8 @@ class Ledger:
         target with an older input. If a folded snapshot is no longer an ancestor of main, the stream is folded anew.
         """
         with self.engine.begin() as connection:
-            # Loaded under the database's lock: another process cannot fold further than what is seen here.
+            lock(connection, stream)
+            # Loaded under the lock: another process cannot fold further than what is seen here.
             loaded = {name: table for name in reversed(tables.ALL) if (table := self.catalog.load(stream, name))}
             if len(loaded) < len(tables.ALL):
                 return {}
@@ -177,7 +180,7 @@ class Ledger:
         """What a plan of this derived table needs to know."""
         deduplicates = table == tables.DEDUPLICATED_EVENTS
         around = reach(stream.deduplicate.window, stream.partitions.length) if deduplicates else 0
-        with self.engine.connect() as connection:
+        with for_reading(self.engine).connect() as connection:
             pending = {change.cell: change for change in read_changes(connection, stream.name, tables.INPUT_OF[table])}
             return Facts(
                 stream=stream.name,
@@ -191,18 +194,18 @@ class Ledger:
     def built(self, stream: str, table: str) -> dict[Cell, int]:
         """For each cell of a derived table the sequence number of its input that it was last built from."""
         query = sa.select(*BUILT.c["partition", "bucket", "input_sequence"]).where(of(BUILT, stream, table))
-        with self.engine.connect() as connection:
+        with for_reading(self.engine).connect() as connection:
             return {Cell(row[0], row[1]): row[2] for row in connection.execute(query)}
 
     def sizes(self, stream: str, table: str, cells: Iterable[Cell] | None = None) -> dict[Cell, CellSize]:
         """What the table holds now, cell by cell; with `cells`, only these. Rejected records are in no cell."""
-        with self.engine.connect() as connection:
+        with for_reading(self.engine).connect() as connection:
             chosen = [sa.true()] if cells is None else in_cells(CELLS, cells)
             return read_sizes(connection, stream, table, chosen)
 
     def sizes_of_partitions(self, stream: str, table: str, partitions: Iterable[int]) -> dict[Cell, CellSize]:
         """What the table holds now in each cell of these partitions."""
-        with self.engine.connect() as connection:
+        with for_reading(self.engine).connect() as connection:
             return read_sizes(connection, stream, table, in_partitions(CELLS, partitions))
 
     def totals(self, stream: str) -> dict[str, TableSize]:
@@ -210,26 +213,26 @@ class Ledger:
         columns = CELLS.c
         sums = (sa.func.sum(column) for column in (columns.rows, columns.files, columns.bytes))
         query = sa.select(columns.table, sa.func.count(), *sums).where(columns.stream == stream).group_by(columns.table)
-        with self.engine.connect() as connection:
+        with for_reading(self.engine).connect() as connection:
             return {name: TableSize(*map(int, sizes)) for name, *sizes in connection.execute(query)}
 
     def files(self, stream: str) -> dict[str, ReadFile]:
         """The newest generation of every file that was read, by path."""
         query = sa.select(*FILES.c["path", "generation", "size", "etag", "records"]).where(FILES.c.stream == stream)
-        with self.engine.connect() as connection:
+        with for_reading(self.engine).connect() as connection:
             rows = connection.execute(query.order_by(FILES.c.generation))
             return {row[0]: ReadFile(*row) for row in rows}
 
     def records_read(self, stream: str) -> int:
         """How many records all generations of all files held."""
         query = sa.select(sa.func.coalesce(sa.func.sum(FILES.c.records), 0)).where(FILES.c.stream == stream)
-        with self.engine.connect() as connection:
+        with for_reading(self.engine).connect() as connection:
             return int(connection.execute(query).scalar_one())
 
     def accepted(self, stream: str) -> set[tuple[str, str]]:
         """Changed files that people accepted: path and etag."""
         query = sa.select(ACCEPTED.c.path, ACCEPTED.c.etag).where(ACCEPTED.c.stream == stream)
-        with self.engine.connect() as connection:
+        with for_reading(self.engine).connect() as connection:
             return {(row[0], row[1]) for row in connection.execute(query)}
 
 

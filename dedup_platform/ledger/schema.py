@@ -7,16 +7,20 @@ import sqlalchemy as sa
 
 from dedup_platform import tables
 from dedup_platform.lateness import Cell, rectangles
+from dedup_platform.settings import ENV_PREFIX
+from dedup_platform.uris import reaching
 
 METADATA = sa.MetaData()
 
+_OUR_LOCKS = 0x64656475
+"""Tells the platform's advisory locks from those of others in the same Postgres database."""
 VALUES_A_STATEMENT = 10_000
 """Databases bound how many values a statement may hold; SQLite's bound is the lowest, 32,766."""
 
 
 def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
     # SQLite keeps such a table in the order of its key, so that what is asked for together lies together.
-    return sa.Table(name, METADATA, _key("stream", sa.String(200)), *columns, sqlite_with_rowid=False)
+    return sa.Table(name, METADATA, _key("stream", sa.String()), *columns, sqlite_with_rowid=False)
 
 
 def _key(name: str, kind: sa.types.TypeEngine[Any]) -> sa.Column[Any]:
@@ -28,16 +32,16 @@ def _value(name: str, kind: sa.types.TypeEngine[Any], nullable: bool = False) ->
 
 
 def _cell() -> tuple[sa.Column[Any], ...]:
-    return _key("table", sa.String(50)), _key("partition", sa.Integer()), _key("bucket", sa.Integer())
+    return _key("table", sa.String()), _key("partition", sa.Integer()), _key("bucket", sa.Integer())
 
 
 HEADS = _table(
     "heads",
-    _key("table", sa.String(50)),
-    _value("uuid", sa.String(36)),
+    _key("table", sa.String()),
+    _value("uuid", sa.String()),
     _value("snapshot_id", sa.BigInteger()),
     _value("sequence", sa.BigInteger()),
-    _value("receipt", sa.String(50), nullable=True),
+    _value("receipt", sa.String(), nullable=True),
     _value("complete", sa.Boolean()),
 )
 CELLS = _table(
@@ -61,34 +65,63 @@ BUILT = _table(
     "built",
     *_cell(),
     _value("input_sequence", sa.BigInteger()),
-    _value("fingerprint", sa.String(64)),
+    _value("fingerprint", sa.String()),
 )
 sa.Index("built_by_fingerprint", *BUILT.c["stream", "table", "fingerprint"])
 FILES = _table(
     "files",
-    _key("path", sa.String(4000)),
+    _key("path", sa.String()),
     _key("generation", sa.Integer()),
     _value("size", sa.BigInteger(), nullable=True),
-    _value("etag", sa.String(200), nullable=True),
+    _value("etag", sa.String(), nullable=True),
     _value("records", sa.BigInteger()),
 )
-ACCEPTED = _table("accepted", _key("path", sa.String(4000)), _key("etag", sa.String(200)))
+ACCEPTED = _table("accepted", _key("path", sa.String()), _key("etag", sa.String()))
+for _of_files in (FILES, ACCEPTED):
+    # Postgres orders no text of more than 2.7 KB, and a path may have 4: there each is found by its hash, and rows are
+    # unique because they are written under a lock.
+    _of_files.primary_key.ddl_if(dialect="sqlite")
+    sa.Index(f"{_of_files.name}_by_path", _of_files.c.path, postgresql_using="hash").ddl_if(dialect="postgresql")
 
 CONSUMER = {source: target for target, source in tables.INPUT_OF.items()}
 """The table that is built from another."""
 
 
 def open_database(uri: str) -> sa.Engine:
-    """The database of this URI, with all tables created."""
-    engine = sa.create_engine(uri)
-    if engine.dialect.name == "sqlite":
-        _serialize(engine)
-    with engine.begin() as connection:
+    """The database of this URI, with all tables created; UnreachableError if it cannot be opened."""
+    engine = _engine(uri)
+    with reaching(f"{ENV_PREFIX}CONTROL_URI"), engine.begin() as connection:
+        lock(connection, "")
         METADATA.create_all(connection)
         for table in METADATA.sorted_tables:
             for index in table.indexes:
                 # A table that is there already may be older than its index.
                 index.create(connection, checkfirst=True)
+    return engine
+
+
+def _engine(uri: str) -> sa.Engine:
+    if sa.make_url(uri).get_backend_name() == "sqlite":
+        engine = sa.create_engine(uri)
+        _serialize(engine)
+        return engine
+    # Connections may have died since they were used last; deleting by key is one round trip for many keys.
+    return sa.create_engine(uri, pool_pre_ping=True, executemany_mode="values_plus_batch")
+
+
+def lock(connection: sa.Connection, stream: str) -> None:
+    """Wait until no other transaction folds this stream, and let none do so before this one ends.
+
+    On SQLite every transaction keeps out all others from its beginning. On Postgres there may be no row to lock yet.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_OUR_LOCKS, sa.func.hashtext(stream))))
+
+
+def for_reading(engine: sa.Engine) -> sa.Engine:
+    """An engine all of whose statements in one transaction see the database as it was at the first of them."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="REPEATABLE READ")
     return engine
 
 

@@ -7,46 +7,76 @@ from contextlib import contextmanager
 from importlib.resources import files
 
 import dagster as dg
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import create_engine
+from sqlalchemy.exc import DBAPIError
 
 from dedup_platform import tables
+from dedup_platform.errors import SettingsError
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.assets import pool
 from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.progress import Listener
-from dedup_platform.settings import Settings
+from dedup_platform.settings import ENV_PREFIX, Settings
 from dedup_platform.stream import Stream
+from dedup_platform.uris import reaching
 
 LISTENER = "listener"
 LISTED = {".dagster/repository": "__repository__@dedup_platform.definitions"}
 """The label of `workspace.yaml`'s code location: the UI lists a run that carries it under its job."""
 
+DAGSTER_URI = f"{ENV_PREFIX}DAGSTER_URI"
+# Dagster reads the variable itself: what may be a password is in no file.
+_ON_POSTGRES = f"""
+storage:
+  postgres:
+    postgres_url:
+      env: {DAGSTER_URI}
+"""
 
 STEPS = 1 + len(tables.DERIVED)
 """Steps of one run."""
 
 
 def make_dagster_home(settings: Settings) -> None:
-    """Create Dagster's home, with settings of Dagster's where there are none."""
+    """Create Dagster's home, with settings of Dagster's where there are none.
+
+    Raises SettingsError if those that are there do not know of the database that the deployment's settings name.
+    """
     home = settings.dagster_home
     home.mkdir(parents=True, exist_ok=True)
     configuration = home / "dagster.yaml"
+    storage = _ON_POSTGRES if settings.dagster_uri else ""
     if not configuration.exists():
-        configuration.write_text(files(__package__).joinpath("dagster.yaml").read_text("utf-8"), encoding="utf-8")
+        default = files(__package__).joinpath("dagster.yaml").read_text("utf-8")
+        configuration.write_text(default + storage, encoding="utf-8")
+    elif storage and DAGSTER_URI not in configuration.read_text("utf-8"):
+        raise SettingsError(f"{DAGSTER_URI}: {configuration} was made without it. Add to that file:\n{storage}")
 
 
 @contextmanager
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
-    """Dagster's instance in its home; its settings and databases are made where there are none."""
+    """Dagster's instance in its home; its settings and databases are made where there are none.
+
+    Raises UnreachableError if its Postgres is not there.
+    """
     make_dagster_home(settings)
+    if settings.dagster_uri:
+        _try(settings.dagster_uri)
     home = str(settings.dagster_home)
     try:
         opened = dg.DagsterInstance.from_config(home)
-    except OperationalError:
+    except DBAPIError:
         # Another process made Dagster's own tables between Dagster's look and its try: now they are there.
         opened = dg.DagsterInstance.from_config(home)
     with opened as instance:
         yield instance
+
+
+def _try(uri: str) -> None:
+    """Dagster itself would try again and again, and then not say why."""
+    engine = create_engine(uri)
+    with reaching(DAGSTER_URI), engine.connect():
+        engine.dispose()
 
 
 def run_stream(settings: Settings, streams: Mapping[str, Stream], name: str, listener: Listener) -> None:

@@ -6,11 +6,10 @@ from datetime import datetime
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
-from dedup_platform.connect import opened
 from dedup_platform.orchestration import runs
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
-from dedup_platform.spark import spark_conf, use_this_python
+from dedup_platform.spark import open_session, public_conf, use_this_python
 from dedup_platform.stream import Stream
 
 
@@ -22,7 +21,7 @@ def spark_resource(settings: Settings) -> dg.ResourceDefinition:
         settings.make_folders()
         use_this_python(settings)
         # Made here and not configured, because the UI shows a resource's configuration and settings may hold secrets.
-        return LazyPySparkResource(spark_config=spark_conf(settings))
+        return LazyPySparkResource(spark_config=public_conf(settings))
 
     return spark
 
@@ -38,7 +37,7 @@ def platform_resource(
             context.instance.add_run_tags(context.run.run_id, runs.this_process())
         spark = context.resources.spark
         return Platform.open(
-            settings, dict(streams), spark=lambda: opened(settings, lambda: spark.spark_session), clock=clock
+            settings, dict(streams), spark=lambda: open_session(settings, lambda: spark.spark_session), clock=clock
         )
 
     return platform

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dedup_platform.settings import CATALOG, Settings
 from dedup_platform.spark import spark_conf
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 def temporary_platform(
-    home: Path, streams: Stream | Iterable[Stream], spark: "SparkSession", clock: Callable[[], datetime]
+    home: Path, streams: Stream | Iterable[Stream], spark: "SparkSession", clock: Callable[[], datetime], **places: Any
 ) -> "Platform":
-    """A platform whose tables live in `home`, on the Spark application that runs already.
+    """A platform whose tables live in `home`, or where `places` (settings) say, on the Spark application that runs.
 
     `spark` must be a session made with `spark_conf`; its own lake is not touched.
     """
     from dedup_platform.platform import Platform
 
-    settings = Settings(home=home)
+    settings = Settings(home=home, **places)
     settings.make_folders()
     session = session_of(settings, spark)
     named = {each.name: each for each in ([streams] if isinstance(streams, Stream) else streams)}

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import sys
 import time
 import urllib.request
@@ -14,6 +13,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
+from dedup_platform.testing.servers import free_port
 from dedup_platform_tests.conftest import BRIEF_JAVA
 
 LOCATION = "dedup_platform.definitions"
@@ -138,13 +138,6 @@ def dagster_dev(environment: Mapping[str, str], log: Path) -> Iterator[Webserver
         for each in alive:
             each.kill()
     assert not alive, f"{alive} outlived the process that started them"
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nobody has now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float) -> None:

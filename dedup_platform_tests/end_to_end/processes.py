@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pyspark
 
+from dedup_platform.testing.servers import free_port
 from dedup_platform_tests.conftest import BRIEF_JAVA
-from dedup_platform_tests.end_to_end.conftest import free_port, wait_until
+from dedup_platform_tests.end_to_end.conftest import wait_until
 
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}
 PATIENCE = 300

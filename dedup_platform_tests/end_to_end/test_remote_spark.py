@@ -23,8 +23,9 @@ from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
+from dedup_platform.testing.servers import free_port
 from dedup_platform_tests.conftest import PROJECT
-from dedup_platform_tests.end_to_end.conftest import BRIEF, free_port, wait_until
+from dedup_platform_tests.end_to_end.conftest import BRIEF, wait_until
 from dedup_platform_tests.end_to_end.processes import PATIENCE, CommandLine, standalone_cluster
 
 EVENTS = "1000"
