@@ -23,7 +23,6 @@ from dedup_platform.errors import DedupPlatformError, SettingsError
 from dedup_platform.settings import ENV_PREFIX
 from dedup_platform.spark import LOOPBACK
 from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server, ServerProcess
-from dedup_platform.testing.servers.postgres import postgres_program
 
 __all__ = ["HEALTH_INTERVAL", "SERVICES", "Service", "Topology", "natively", "topology"]
 
@@ -50,7 +49,9 @@ class Service:
     command: tuple[str, ...] = ()
 
 
-_DATABASE = "postgresql+psycopg2://${POSTGRES_USER}:${POSTGRES_PASSWORD}@${POSTGRES_HOST}:${POSTGRES_PORT}/${POSTGRES_DB}"
+_DATABASE = (
+    "postgresql+psycopg2://${POSTGRES_USER}:${POSTGRES_PASSWORD}@${POSTGRES_HOST}:${POSTGRES_PORT}/${POSTGRES_DB}"
+)
 _PLATFORM = {
     "DAGSTER_HOME": "${DATA}/dagster",
     "DEDUP_PLATFORM_HOME": "${DATA}",
@@ -242,7 +243,9 @@ def main() -> int:
     try:
         variables = natively(options.environment, folder)
         with topology(variables, options.environment.parent / "dagster.yaml", folder) as at_work:
-            _say(f"Dagster's UI: http://{LOOPBACK}:{variables['DAGSTER_PORT']}; data and logs: {folder}; Ctrl-C ends all")
+            _say(
+                f"Dagster's UI: http://{LOOPBACK}:{variables['DAGSTER_PORT']}; data and logs: {folder}; Ctrl-C ends all"
+            )
             try:
                 _keep_alive(at_work)
             finally:
