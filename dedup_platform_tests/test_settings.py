@@ -167,12 +167,14 @@ def test_a_rest_catalog_is_said_to_both() -> None:
         "uri": "https://host/ws",
         "credential": "id:secret",
         "token": "token",
+        "oauth2-server-uri": "https://host/ws/v1/oauth/tokens",
         "scope": "PRINCIPAL_ROLE:ALL",
         "warehouse": "lake",
     }
     assert settings.catalog_properties() == {"type": "rest", **said}
     assert spark_catalog(settings) == {
         "catalog-impl": "org.apache.iceberg.rest.RESTCatalog",
+        "rest.auth.type": "oauth2",
         "cache-enabled": "false",
         **said,
     }
