@@ -6,12 +6,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from dedup_platform.stream.format import Format
-from dedup_platform.stream.values import LATER, Count, Duration, FieldName, Size, only
+from dedup_platform.stream.values import LATER, Count, Duration, FieldName, Size, only, origin_of
 
-__all__ = ["FilesSource", "origin_of"]
+__all__ = ["FilesSource"]
 
 
 def _local_glob(path: str) -> str:
@@ -39,6 +39,11 @@ class FilesSource(Format):
     def model_post_init(self, context: Any) -> None:
         self._folder = origin_of(context).parent.resolve()
 
+    @model_validator(mode="after")
+    def _format_fits_files(self) -> "FilesSource":
+        self.check_files()
+        return self
+
     @property
     def root(self) -> Path:
         """The fixed folder in front of the first glob character; records' `source` is relative to it."""
@@ -56,8 +61,3 @@ class FilesSource(Format):
         parts = Path(self.path).parts
         globs = [i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)]
         return min([*globs, len(parts) - 1])
-
-
-def origin_of(context: Any) -> Path:
-    """The stream file of a validation's context, absolute; values made in code lie in the current folder."""
-    return Path(context["origin"] if context else "stream.yaml").absolute()
