@@ -38,6 +38,7 @@ class MessageReader:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._source = stream.source
+        self._unknown: set[int] = set()  # of this reader's life: an id may become known
 
     def records(self, value: bytes) -> Iterator[Record]:
         """The records of one message in order. Raises for nothing that a message may hold.
@@ -92,8 +93,11 @@ class MessageReader:
 
     def _registered(self, schema_id: int) -> RegisteredSchema:
         registry = self._source.registry
-        schema = registry_at(registry.url).schema(schema_id) if registry else None
+        if registry is None or schema_id in self._unknown:
+            raise RejectedError(UNKNOWN_SCHEMA)
+        schema = registry_at(registry.url).schema(schema_id)
         if schema is None or schema.kind != _KINDS[self._source.format]:
+            self._unknown.add(schema_id)
             raise RejectedError(UNKNOWN_SCHEMA)
         return schema
 

@@ -107,10 +107,9 @@ class ProtobufMessages:
         """The message behind the indexes that say which one of its registered schema it is."""
         try:
             indexes, end = _indexes(body)
-            name = _message_name(writers, indexes)
         except (IndexError, ValueError):
             raise RejectedError(UNKNOWN_SCHEMA) from None
-        if name != self._message.full_name:
+        if _message_name(writers, indexes) != self._message.full_name:
             raise RejectedError(UNKNOWN_SCHEMA)
         return body[end:]
 
@@ -213,16 +212,21 @@ def _indexes(body: bytes) -> tuple[tuple[int, ...], int]:
     for _ in range(zigzag(count)):
         index, at = read_varint(body, at)
         indexes.append(zigzag(index))
+    if zigzag(count) < 0 or min(indexes, default=0) < 0:
+        raise ValueError("an index is less than 0")
     return tuple(indexes) or (0,), at
 
 
 @lru_cache(256)
-def _message_name(schema: RegisteredSchema, indexes: tuple[int, ...]) -> str:
-    """The full name of a message of a registered schema; IndexError or ValueError if it has none such."""
+def _message_name(schema: RegisteredSchema, indexes: tuple[int, ...]) -> str | None:
+    """The full name of a message of a registered schema; None if it has none such, or cannot be compiled."""
     message, *inner = indexes
-    found = registered_messages(schema.text, schema.references)[message]
-    for index in inner:
-        found = found.nested_types[index]
+    try:
+        found = registered_messages(schema.text, schema.references)[message]
+        for index in inner:
+            found = found.nested_types[index]
+    except (IndexError, ValueError):
+        return None
     return found.full_name
 
 

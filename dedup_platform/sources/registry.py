@@ -9,8 +9,9 @@ from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
@@ -81,7 +82,7 @@ class SchemaRegistry:
                 if _json(error.read(_LONGEST_ANSWER)).get("error_code") == _UNKNOWN_SCHEMA:
                     return None
             raise SourceError(self._url, f"the registry answers {error.code} {error.reason} to {path}") from None
-        except (OSError, URLError) as error:
+        except (HTTPException, OSError) as error:
             raise SourceError(self._url, f"the registry cannot be reached: {getattr(error, 'reason', error)}") from None
         if not isinstance(answer.get("schema"), str):
             raise SourceError(self._url, f"what answers to {path} is no schema registry")
