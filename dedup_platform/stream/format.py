@@ -44,8 +44,6 @@ class SchemaFile:
 
 def _schema_file(read: Callable[[Path], bytes]) -> PlainValidator:
     def load(value: Any, info: ValidationInfo) -> SchemaFile:
-        if isinstance(value, SchemaFile):
-            return value
         if not isinstance(value, str) or not value:
             raise ValueError("is no path; write one that is absolute or relative to the stream file's folder")
         path = origin_of(info.context).parent / value
@@ -69,7 +67,7 @@ def _read_protobuf(path: Path) -> bytes:
     return schemas.read_protobuf(path)
 
 
-_AS_PATH = PlainSerializer(lambda file: file.path, when_used="json")
+_AS_PATH = PlainSerializer(lambda file: file.path)
 
 
 class CsvFormat(Part):
