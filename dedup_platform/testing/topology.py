@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
+from typing import NoReturn
 
 from dotenv import dotenv_values
 
@@ -23,7 +24,6 @@ from dedup_platform.errors import DedupPlatformError, SettingsError
 from dedup_platform.settings import ENV_PREFIX
 from dedup_platform.spark import LOOPBACK
 from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server, ServerProcess
-from dedup_platform.testing.servers.postgres import postgres_program
 
 __all__ = ["HEALTH_INTERVAL", "SERVICES", "Service", "Topology", "natively", "topology"]
 
@@ -50,7 +50,9 @@ class Service:
     command: tuple[str, ...] = ()
 
 
-_DATABASE = "postgresql+psycopg2://${POSTGRES_USER}:${POSTGRES_PASSWORD}@${POSTGRES_HOST}:${POSTGRES_PORT}/${POSTGRES_DB}"
+_DATABASE = (
+    "postgresql+psycopg2://${POSTGRES_USER}:${POSTGRES_PASSWORD}@${POSTGRES_HOST}:${POSTGRES_PORT}/${POSTGRES_DB}"
+)
 _PLATFORM = {
     "DAGSTER_HOME": "${DATA}/dagster",
     "DEDUP_PLATFORM_HOME": "${DATA}",
@@ -111,7 +113,7 @@ SERVICES = (
         health=(
             "python",
             "-c",
-            f"from urllib.request import urlopen; urlopen('http://{LOOPBACK}:${{DAGSTER_PORT}}/server_info', timeout=5)",
+            f"from urllib.request import urlopen; urlopen('http://{LOOPBACK}:${{DAGSTER_PORT}}/server_info', None, 5)",
         ),
         ports=("DAGSTER_PORT",),
         environment=_WITH_SPARK,
@@ -242,7 +244,9 @@ def main() -> int:
     try:
         variables = natively(options.environment, folder)
         with topology(variables, options.environment.parent / "dagster.yaml", folder) as at_work:
-            _say(f"Dagster's UI: http://{LOOPBACK}:{variables['DAGSTER_PORT']}; data and logs: {folder}; Ctrl-C ends all")
+            _say(
+                f"Dagster's UI: http://{LOOPBACK}:{variables['DAGSTER_PORT']}; data and logs: {folder}; Ctrl-C ends all"
+            )
             try:
                 _keep_alive(at_work)
             finally:
@@ -256,7 +260,7 @@ def main() -> int:
         return 130
 
 
-def _keep_alive(at_work: Topology) -> None:
+def _keep_alive(at_work: Topology) -> NoReturn:
     """Start again what ends by itself, as containers are."""
     while True:
         for server in at_work.servers.values():
