@@ -149,9 +149,12 @@ class Settings(BaseSettings):
         }
         return {name: value for name, value in found.items() if value is not None}
 
-    def rest_secrets(self) -> dict[str, str]:
-        """How a REST catalog is to know us, as Iceberg names it in every language."""
-        found = {"credential": revealed(self.catalog_credential), "token": revealed(self.catalog_token)}
+    def rest_identity(self) -> dict[str, str]:
+        """How a REST catalog is to know us, as Iceberg names it in every language. Secret."""
+        found = {"token": revealed(self.catalog_token), "credential": revealed(self.catalog_credential)}
+        if self.catalog_credential:
+            # Where the protocol has it; a server that has it elsewhere is said so in `catalog_conf`.
+            found["oauth2-server-uri"] = f"{self.catalog_uri.rstrip('/')}/v1/oauth/tokens"
         return {name: value for name, value in found.items() if value is not None}
 
     def make_folders(self) -> None:
@@ -173,7 +176,7 @@ class Settings(BaseSettings):
                 # A sensor's process outlives many a connection.
                 return {"type": "sql", "uri": self.catalog_uri, "pool_pre_ping": "true"}
             case "rest":
-                return {"type": "rest", "uri": self.catalog_uri, **self.rest_secrets()}
+                return {"type": "rest", "uri": self.catalog_uri, **self.rest_identity()}
             case "glue":
                 region, account = self.glue
                 return {"type": "glue", "glue.region": region, **({"glue.id": account} if account else {})}

@@ -201,11 +201,10 @@ def _catalog_of_kind(settings: Settings) -> dict[str, str]:
         case "postgresql":
             return {**jdbc, **_postgres(settings.catalog_uri)}
         case "rest":
-            return {
-                "catalog-impl": "org.apache.iceberg.rest.RESTCatalog",
-                "uri": settings.catalog_uri,
-                **settings.rest_secrets(),
-            }
+            known = settings.rest_identity()
+            auth = {"rest.auth.type": "oauth2"} if known else {}
+            rest = {"catalog-impl": "org.apache.iceberg.rest.RESTCatalog", "uri": settings.catalog_uri}
+            return {**rest, **auth, **known}
         case "glue":
             region, account = settings.glue
             glue = {"catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog", "client.region": region}

@@ -33,6 +33,8 @@ def never() -> SparkSession:
 
 def test_its_properties_are_those_of_a_run_and_nobody_else_reads_them(tmp_path: Path, free_port: int) -> None:
     settings = Settings(home=tmp_path / "a b", driver_memory="3g", spark_conf={"spark.x": " C:\\x\nsecret"})
+    settings.home.mkdir()
+    (settings.home / "connect-server.conf").touch(mode=0o644)
     environment = connect_server.prepare(settings, free_port)
     *_, file = connect_server.command(settings)
     lines = Path(file).read_text().splitlines()
@@ -55,12 +57,12 @@ def test_a_port_that_is_taken_is_refused_with_the_way_out(tmp_path: Path, taken_
 
 
 def test_no_server_is_started_where_the_settings_name_one(tmp_path: Path, free_port: int) -> None:
-    with pytest.raises(SettingsError, match="names a server already, sc://there"):
-        connect_server.prepare(Settings(home=tmp_path, spark_remote="sc://there"), free_port)
+    with pytest.raises(SettingsError, match=r"names a server already, sc://there$"):
+        connect_server.prepare(Settings(home=tmp_path, spark_remote="sc://there/;token=secret"), free_port)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_server_that_is_not_there_is_named_at_once(tmp_path: Path, free_port: int, host: str) -> None:
-    remote = f"sc://{host}:{free_port}/;user_id=me"
-    with pytest.raises(SparkServerError, match=rf"the Spark Connect server sc://{host}:{free_port}.* does not answer"):
+    remote = f"sc://{host}:{free_port}/;user_id=me;token=secret"
+    with pytest.raises(SparkServerError, match=rf"the Spark Connect server sc://{host}:{free_port} does not answer"):
         opened(Settings(home=tmp_path, spark_remote=remote), never)

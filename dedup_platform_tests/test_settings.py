@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,9 +17,21 @@ from pyiceberg.types import NestedField, StringType, TimestamptzType
 from pyspark.sql import SparkSession
 
 from dedup_platform.errors import SettingsError
-from dedup_platform.settings import CATALOG, ENV_PREFIX, Settings, load_settings
-from dedup_platform.spark import spark_conf, use_this_python
+from dedup_platform.settings import AWS_JAR, CATALOG, ENV_PREFIX, JARS, POSTGRES_JAR, Settings, load_settings
+from dedup_platform.spark import public_conf, spark_conf, use_this_python
 
+SECRETS: dict[str, Any] = {
+    "catalog_uri": "postgresql://me:hush@localhost/catalog",
+    "catalog_credential": "me:hush",
+    "catalog_token": "hush",
+    "catalog_conf": {"header.x-api-token": "hush"},
+    "control_uri": "postgresql://me:hush@localhost/control",
+    "dagster_uri": "postgresql+psycopg2://me:hush@localhost/dagster",
+    "warehouse": "s3://bucket/lake",
+    "s3_access_key_id": "hush",
+    "s3_secret_access_key": "hush",
+    "spark_conf": {"spark.hadoop.fs.s3a.secret.key": "hush"},
+}
 MOMENT = datetime(2026, 1, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 
 
@@ -71,11 +84,22 @@ def test_dagster_home_of_the_environment_wins(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("WAREHOUSE", "s3://bucket/lake", "object stores are not supported in this version"),
-        ("CATALOG_URI", "postgresql://localhost/catalog", "must be a SQLite file"),
+        ("WAREHOUSE", "gs://bucket/lake", "no other object store is supported"),
+        ("WAREHOUSE", "s3://bucket", "must name a bucket and a prefix"),
+        ("S3_ENDPOINT", "localhost:9000", "should match pattern"),
+        ("S3_SECRET_ACCESS_KEY", "secret", "must be set together with DEDUP_PLATFORM_S3_ACCESS_KEY_ID"),
+        ("CATALOG_URI", "mysql://localhost/catalog", "must be a SQLite file .* REST catalog"),
+        ("CATALOG_URI", "postgresql://localhost", "must be a SQLite file"),
         ("CATALOG_URI", "sqlite://", "must be a SQLite file"),
-        ("CONTROL_URI", "nonsense", "must be a SQLAlchemy URL"),
+        ("CATALOG_URI", "https://me:secret@localhost/catalog", "must hold no user or password"),
+        ("CATALOG_URI", "glue://", "must be a SQLite file .* AWS Glue"),
+        ("CONTROL_URI", "nonsense", "must be a SQLite file .* or a Postgres database"),
+        ("CONTROL_URI", "https://localhost/control", "must be a SQLite file"),
+        ("CONTROL_URI", "postgresql://me:secret@localhost:port/control", "must be a SQLite file"),
+        ("CONTROL_URI", "postgresql://me:se@cret@localhost/control", "holds @ twice"),
+        ("DAGSTER_URI", "postgresql://localhost/dagster", r"must begin with postgresql\+psycopg2://"),
         ("SPARK_CONF", "{not json", "must be a JSON object of texts"),
+        ("CATALOG_CONF", "{not json", "must be a JSON object of texts"),
         ("DRIVER_MEMORY", "much", "should match pattern"),
     ],
 )
@@ -83,19 +107,130 @@ def test_unusable_value_is_named_by_its_variable(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, reason: str
 ) -> None:
     monkeypatch.setenv(ENV_PREFIX + name, value)
-    with pytest.raises(SettingsError, match=f"{ENV_PREFIX}{name}.*{reason}"):
+    with pytest.raises(SettingsError, match=f"{ENV_PREFIX}{name}: .*{reason}") as error:
         load_settings()
+    assert "cret" not in str(error.value).replace("CREDENTIAL", "").replace(f"{ENV_PREFIX}S3_SECRET_ACCESS_KEY", "")
 
 
-def test_a_password_is_in_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = load_settings(
-        control_uri="postgresql://me:secret@localhost/control", spark_conf={"spark.hadoop.fs.s3a.secret.key": "secret"}
-    )
-    assert "secret" not in repr(settings) + str(settings)
-    monkeypatch.setenv(f"{ENV_PREFIX}CATALOG_URI", "postgresql://me:secret@localhost/catalog")
+def test_a_secret_is_in_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load_settings(**SECRETS)
+    assert "hush" not in repr(settings) + str(settings)
+    monkeypatch.setenv(f"{ENV_PREFIX}CATALOG_URI", "mysql://me:hush@localhost/catalog")
     with pytest.raises(SettingsError) as caught:
         load_settings()
-    assert "secret" not in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_java_is_started_without_a_secret_and_a_server_is_told_them_over_its_connection() -> None:
+    settings = load_settings(**SECRETS)
+    assert "hush" in str(spark_conf(settings))
+    assert "hush" not in str(public_conf(settings))
+    assert public_conf(settings).keys() < spark_conf(settings).keys()
+    there = settings.model_copy(update={"spark_remote": "sc://localhost"})
+    assert public_conf(there) == spark_conf(there)
+
+
+def spark_catalog(settings: Settings) -> dict[str, str]:
+    """What Spark's Iceberg catalog is told."""
+    prefix = f"spark.sql.catalog.{CATALOG}."
+    return {name.removeprefix(prefix): value for name, value in spark_conf(settings).items() if name.startswith(prefix)}
+
+
+def test_the_catalog_in_postgres_is_said_to_both() -> None:
+    settings = load_settings(catalog_uri="postgresql://me:p%40ss@localhost:5433/lake?sslmode=require")
+    assert settings.catalog_properties() == {
+        "type": "sql",
+        "uri": "postgresql+psycopg2://me:p%40ss@localhost:5433/lake?sslmode=require",
+        "pool_pre_ping": "true",
+        "warehouse": settings.warehouse,
+    }
+    assert spark_catalog(settings) == {
+        "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        "jdbc.schema-version": "V1",
+        "uri": "jdbc:postgresql://localhost:5433/lake?sslmode=require",
+        "jdbc.user": "me",
+        "jdbc.password": "p@ss",
+        "cache-enabled": "false",
+        "warehouse": settings.warehouse,
+    }
+    assert settings.jars == (*JARS, POSTGRES_JAR)
+
+
+def test_a_rest_catalog_is_said_to_both() -> None:
+    settings = load_settings(
+        catalog_uri="https://host/ws",
+        catalog_credential="id:secret",
+        catalog_token="token",
+        catalog_conf={"scope": "PRINCIPAL_ROLE:ALL", "warehouse": "lake"},
+    )
+    said = {
+        "uri": "https://host/ws",
+        "credential": "id:secret",
+        "token": "token",
+        "oauth2-server-uri": "https://host/ws/v1/oauth/tokens",
+        "scope": "PRINCIPAL_ROLE:ALL",
+        "warehouse": "lake",
+    }
+    assert settings.catalog_properties() == {"type": "rest", **said}
+    assert spark_catalog(settings) == {
+        "catalog-impl": "org.apache.iceberg.rest.RESTCatalog",
+        "rest.auth.type": "oauth2",
+        "cache-enabled": "false",
+        **said,
+    }
+    assert settings.jars == JARS
+
+
+@pytest.mark.parametrize(("account", "said"), [("", {}), ("/123456789012", {"glue.id": "123456789012"})])
+def test_glue_is_said_to_both(account: str, said: dict[str, str]) -> None:
+    settings = load_settings(catalog_uri=f"glue://eu-west-1{account}", warehouse="s3://bucket/lake/")
+    place = {"warehouse": "s3://bucket/lake"}
+    assert settings.catalog_properties() == {"type": "glue", "glue.region": "eu-west-1", **said, **place}
+    assert spark_catalog(settings) == {
+        "catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog",
+        "client.region": "eu-west-1",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "cache-enabled": "false",
+        **said,
+        **place,
+    }
+    assert settings.jars == (*JARS, AWS_JAR)
+
+
+def test_a_warehouse_on_s3_is_said_to_both() -> None:
+    keys = {"s3.access-key-id": "key", "s3.secret-access-key": "secret"}
+    settings = load_settings(
+        warehouse="s3://bucket/lake",
+        s3_endpoint="http://localhost:9000",
+        s3_access_key_id="key",
+        s3_secret_access_key="secret",
+        catalog_conf={"s3.connect-timeout": "5", "other": "x"},
+    )
+    assert settings.file_properties() == {
+        "s3.endpoint": "http://localhost:9000",
+        "s3.region": "us-east-1",
+        "s3.force-virtual-addressing": "false",
+        "s3.connect-timeout": "5",
+        **keys,
+    }
+    assert settings.catalog_properties().items() > settings.file_properties().items()
+    assert (
+        spark_catalog(settings).items()
+        > {
+            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+            "s3.endpoint": "http://localhost:9000",
+            "client.region": "us-east-1",
+            "s3.path-style-access": "true",
+            **keys,
+        }.items()
+    )
+    assert settings.jars == (*JARS, AWS_JAR)
+
+
+def test_amazons_own_s3_is_asked_as_its_clients_do_by_themselves() -> None:
+    settings = load_settings(warehouse="s3://bucket/lake", s3_region="eu-west-1")
+    assert settings.file_properties() == {"s3.region": "eu-west-1"}
+    assert "s3.path-style-access" not in spark_catalog(settings)
 
 
 def test_connect_server_gets_only_the_sessions_part(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def make_dagster_home(settings: Settings) -> None:
     if not configuration.exists():
         default = files(__package__).joinpath("dagster.yaml").read_text("utf-8")
         configuration.write_text(default + storage, encoding="utf-8")
-    elif storage and DAGSTER_URI not in configuration.read_text("utf-8"):
+    elif storage and f"env: {DAGSTER_URI}" not in configuration.read_text("utf-8"):
         raise SettingsError(f"{DAGSTER_URI}: {configuration} was made without it. Add to that file:\n{storage}")
 
 

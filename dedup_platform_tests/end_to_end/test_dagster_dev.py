@@ -4,16 +4,20 @@ import os
 import signal
 from pathlib import Path
 
+import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.orchestration.embedded import run_stream
-from dedup_platform.platform import Platform
-from dedup_platform.settings import Settings
+from dedup_platform.platform import Platform, utc_now
+from dedup_platform.settings import ENV_PREFIX, Settings
 from dedup_platform.stream import Stream, load_stream
-from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
+from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
+from dedup_platform.testing.servers import PostgresServer, S3Server
 from dedup_platform_tests.end_to_end.conftest import BRIEF, Webserver, dagster_dev, wait_until
+from dedup_platform_tests.end_to_end.processes import CommandLine
 from dedup_platform_tests.orchestration.conftest import QUIET
+from dedup_platform_tests.servers import new_name
 
 DAYS = ("2024-03-01", "2024-03-02", "2024-03-03", "2024-03-04")
 DERIVED = (tables.DUPLICATE_EVENTS, *tables.DERIVED)
@@ -29,13 +33,52 @@ def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: Spark
         "DAGSTER_HOME": str(settings.dagster_home),
     }
     with dagster_dev(environment, tmp_path / "dagster.log") as server:
-        materialize_one_partition(server, stream)
-        backfill_a_range(server, stream)
-        drop_a_late_file(server, stream)
-        kill_the_warm_spark(server)
-    platform = Platform.open(settings, {stream.name: stream}, lambda: spark)
+        a_day(server, stream)
+    check(Platform.open(settings, {stream.name: stream}, lambda: spark), stream)
+
+
+def test_a_day_with_everything_in_postgres(
+    tmp_path: Path, postgres_server: PostgresServer, s3_server: S3Server, spark: SparkSession
+) -> None:
+    """The catalog, the control database and Dagster's own records; the warehouse is on S3."""
+    stream, bucket = stream_of_four_days(tmp_path), new_name()
+    s3_server.create_bucket(bucket)
+    places = {
+        "warehouse": f"s3://{bucket}/lake",
+        "s3_endpoint": s3_server.endpoint,
+        "s3_access_key_id": s3_server.access_key,
+        "s3_secret_access_key": s3_server.secret_key,
+        **{f"{name}_uri": postgres_server.create_database(new_name()) for name in ("catalog", "control", "dagster")},
+    }
+    home = tmp_path / "home"
+    environment = BRIEF | {f"{ENV_PREFIX}{name.upper()}": value for name, value in places.items()}
+    environment |= {"DEDUP_PLATFORM_HOME": str(home), "DEDUP_PLATFORM_STREAMS": str(stream.origin)}
+    CommandLine(environment)("run")
+    with dagster_dev(environment, tmp_path / "dagster.log") as server:
+        a_day(server, stream)
+    check(temporary_platform(home, stream, spark, utc_now, **places), stream)
+    assert not list(home.rglob("*.db")), "something is in SQLite"
+    assert count(places["dagster_uri"], "runs") >= 4
+
+
+def a_day(server: Webserver, stream: Stream) -> None:
+    materialize_one_partition(server, stream)
+    backfill_a_range(server, stream)
+    drop_a_late_file(server, stream)
+    kill_the_warm_spark(server)
+
+
+def check(platform: Platform, stream: Stream) -> None:
     assert platform.verify(stream.name) == []
     assert not any(plan.stale for plan in platform.plan(stream.name))
+
+
+def count(uri: str, table: str) -> int:
+    engine = sa.create_engine(uri)
+    with engine.connect() as connection:
+        found = connection.execute(sa.select(sa.func.count()).select_from(sa.table(table))).scalar_one()
+    engine.dispose()
+    return int(found)
 
 
 def materialize_one_partition(server: Webserver, stream: Stream) -> None:

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import IO, Any
 import pytest
 from pyspark.sql import SparkSession
 
+from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import (
     HeldClock,
@@ -27,11 +28,15 @@ from dedup_platform.testing import (
     write_batch,
 )
 from dedup_platform.testing.delivery import ATTRIBUTES
+from dedup_platform.testing.servers import PostgresServer
 from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
+from dedup_platform_tests.servers import new_name
 
 ROUNDS = 20
+ROUNDS_ELSEWHERE = 6
 FIRST_RUNS = 3
 NOW = utc("2024-06-01")
+NewPlaces = Callable[[], dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,16 @@ class Race:
 
     home: Path
     stream: Stream
+    places: dict[str, str]
     workers: tuple[Worker, Worker]
+
+    def platform(self, spark: SparkSession) -> Platform:
+        return temporary_platform(self.home, self.stream, spark, HeldClock(NOW), **self.places)
 
     def together(self, one: dict[str, Any], other: dict[str, Any]) -> None:
         """Give each worker its command at the same moment; each is done or was beaten, and says so."""
         for worker, command in zip(self.workers, (one, other), strict=True):
-            worker.tell(home=str(self.home), stream=str(self.stream.origin), **command)
+            worker.tell(home=str(self.home), stream=str(self.stream.origin), places=self.places, **command)
         answers = [worker.answer() for worker in self.workers]
         assert [each for each in answers if "failed" in each] == []
 
@@ -88,39 +97,50 @@ def start(log: IO[str]) -> Worker:
     )
 
 
-def prepare(folder: Path, workers: tuple[Worker, Worker], entities: int, batches: int) -> tuple[Race, History]:
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_places(request: pytest.FixtureRequest) -> NewPlaces:
+    """Gives new databases for the catalog and the ledger, as settings say them; none are those in the home."""
+    if request.param == "sqlite":
+        return dict
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return lambda: {name: server.create_database(new_name()) for name in ("catalog_uri", "control_uri")}
+
+
+def prepare(
+    folder: Path, new_places: NewPlaces, workers: tuple[Worker, Worker], entities: int, batches: int
+) -> tuple[Race, History]:
     folder.mkdir(parents=True, exist_ok=True)
     stream = make_stream(folder, buckets=2, timeout="2h")
     history = histories(batches, entities, Rules.of(stream), stream.partitions.start, batches=batches)
     assert history.now < NOW
-    return Race(folder / "home", stream, workers), history
+    return Race(folder / "home", stream, new_places(), workers), history
 
 
 @pytest.mark.timeout(3600)
 def test_the_first_ingest_of_a_stream_raced_by_two_takes_in_each_record_once(
-    tmp_path: Path, workers: tuple[Worker, Worker], spark: SparkSession
+    tmp_path: Path, new_places: NewPlaces, workers: tuple[Worker, Worker], spark: SparkSession
 ) -> None:
     for number in range(FIRST_RUNS):
-        race, history = prepare(tmp_path / str(number), workers, entities=10, batches=1)
+        race, history = prepare(tmp_path / str(number), new_places, workers, entities=10, batches=1)
         write_batch(race.stream, history.records)
         race.together({"do": "ingest"}, {"do": "ingest"})
-        platform = temporary_platform(race.home, race.stream, spark, HeldClock(NOW))
+        platform = race.platform(spark)
         assert platform.rows(race.stream.name, "raw_events") == len(history.records)
         race.together({"do": "repair"}, {"do": "repair"})
         assert platform.verify(race.stream.name) == []
 
 
 def test_a_new_column_raced_by_two_is_added_once(
-    tmp_path: Path, workers: tuple[Worker, Worker], spark: SparkSession
+    tmp_path: Path, new_places: NewPlaces, workers: tuple[Worker, Worker], spark: SparkSession
 ) -> None:
-    race, history = prepare(tmp_path, workers, entities=10, batches=2)
+    race, history = prepare(tmp_path, new_places, workers, entities=10, batches=2)
     write_batch(race.stream, history.batches[0])
     race.together({"do": "ingest"}, {"do": "ingest"})
     race = replace(race, stream=with_new_column(race.stream))
     write_batch(race.stream, history.batches[1])
     race.together({"do": "ingest"}, {"do": "ingest"})
     race.together({"do": "repair"}, {"do": "repair"})
-    platform = temporary_platform(race.home, race.stream, spark, HeldClock(NOW))
+    platform = race.platform(spark)
     platform.repair(race.stream.name)
     rows = platform.read(race.stream.name, "raw_events")
     assert rows.where("referrer is null").count() == len(history.records)
@@ -135,12 +155,13 @@ def with_new_column(stream: Stream) -> Stream:
 
 
 @pytest.mark.timeout(3600)
-def test_the_same_files_and_overlapping_partitions_raced_twenty_times_end_equal(
-    tmp_path: Path, workers: tuple[Worker, Worker], spark: SparkSession
+def test_the_same_files_and_overlapping_partitions_raced_again_and_again_end_equal(
+    tmp_path: Path, new_places: NewPlaces, workers: tuple[Worker, Worker], spark: SparkSession
 ) -> None:
-    race, history = prepare(tmp_path, workers, entities=40, batches=ROUNDS)
+    rounds = ROUNDS if new_places is dict else ROUNDS_ELSEWHERE
+    race, history = prepare(tmp_path, new_places, workers, entities=40, batches=rounds)
     stream = race.stream
-    platform = temporary_platform(race.home, stream, spark, HeldClock(NOW))
+    platform = race.platform(spark)
     ordinals = {stream.partitions.ordinal(each.event_time) for each in history.records}
     earlier, later = [sorted(ordinals)[:-1], sorted(ordinals)[1:]]
     written = 0

@@ -1,0 +1,155 @@
+"""A million events through a real broker, while ingest is killed again and again and the broker is restarted.
+
+The order of kills, batches and copies follows from a seed. At the end every committed message is one row of raw, no
+more and no less, whatever was killed when.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from dedup_platform.connect_server import connect_server
+from dedup_platform.settings import ENV_PREFIX, Settings
+from dedup_platform.stream import Stream
+from dedup_platform.testing.servers import KafkaServer
+from dedup_platform.testing.servers.process import free_port
+from dedup_platform_tests.conftest import BRIEF_JAVA
+from dedup_platform_tests.kafka.topics import NAME, Topic, places_of, platform_of, rows, topic_stream
+from dedup_platform_tests.servers import running
+
+CHILD = Path(__file__).with_name("child.py")
+PARTITIONS = 8
+KILLS, RESTARTS = 50, 3
+COPIES = 0.02
+BATCH = 25_000
+USERS = 20_000
+START = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+class Way(Enum):
+    """How a producer is set up."""
+
+    IDEMPOTENT: Mapping[str, Any] = {"enable.idempotence": True}
+    # Sends again whatever it did not hear of: a broker that was restarted may have the first one, too.
+    RETRYING_BLINDLY: Mapping[str, Any] = {"enable.idempotence": False, "acks": 1, "request.timeout.ms": 2_000}
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A warm Spark for all children: a killed one leaves work behind that its server still finishes."""
+    home = tmp_path_factory.mktemp("soak-spark")
+    with connect_server(Settings(home=home), free_port()) as server:
+        yield server.remote
+
+
+def test_no_record_is_lost_or_doubled(
+    seed: int, soak_events: int, tmp_path: Path, remote: str, spark: SparkSession
+) -> None:
+    chance = random.Random(seed)
+    with running(KafkaServer, tmp_path / "kafka") as server:
+        topic = Topic(server, "soak")
+        server.create_topic(topic.name, PARTITIONS)
+        stream = topic_stream(tmp_path, topic, max_batch_records=BATCH)
+        with ThreadPoolExecutor(2) as pool:
+            producing = [pool.submit(produce, topic, seed, soak_events, way) for way in Way]
+            kills = kill_again_and_again(chance, stream, tmp_path / "home", remote, server, producing)
+        for each in producing:
+            each.result()
+        platform = platform_of(tmp_path / "home", stream, spark)
+        platform.ingest(NAME)
+        committed = topic.places()
+        found = Counter(places_of(rows(platform)))
+        assert kills >= KILLS
+        assert len(committed) >= soak_events
+        assert not [place for place, times in found.items() if times > 1], "doubled"
+        assert not committed - found.keys(), "lost"
+        assert not found.keys() - committed, "made up"
+        positions = {each.partition: each.next for each in platform.offsets(NAME)}
+        assert topic.group_offsets(f"dedup_platform.{NAME}") == positions
+        platform.repair(NAME)
+        assert platform.verify(NAME) == []
+        events = platform.read(NAME, "deduplicated_events").count()
+        assert events == soak_events
+
+
+def kill_again_and_again(
+    chance: random.Random,
+    stream: Stream,
+    home: Path,
+    remote: str,
+    server: KafkaServer,
+    producing: "list[Future[None]]",
+) -> int:
+    """Start an ingest, kill it at a random moment, and so on, until enough were killed and all was produced."""
+    restarts = sorted(chance.sample(range(5, KILLS), RESTARTS))
+    kills = 0
+    while kills < KILLS or not all(each.done() for each in producing):
+        with child(stream, home, remote) as process:
+            assert process.stdout
+            assert process.stdout.readline() == b"begins\n", (home.parent / "children.log").read_text()[-2000:]
+            time.sleep(chance.uniform(0, 3))
+            if kills in restarts:
+                server.kill()
+                time.sleep(chance.uniform(0, 1))
+                server.start()
+            process.send_signal(signal.SIGKILL)
+        kills += 1
+    return kills
+
+
+@contextmanager
+def child(stream: Stream, home: Path, remote: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that ingests."""
+    environment = {**os.environ, **BRIEF_JAVA, f"{ENV_PREFIX}SPARK_REMOTE": remote}
+    log = (home.parent / "children.log").open("ab")
+    process = subprocess.Popen(
+        [sys.executable, str(CHILD), str(home), str(stream.origin)], env=environment, stdout=subprocess.PIPE, stderr=log
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        log.close()
+
+
+def produce(topic: Topic, seed: int, events: int, way: Way) -> None:
+    """Half of the events, some of them twice, by a producer of one kind."""
+    half = way is Way.RETRYING_BLINDLY
+    chance = random.Random(f"{seed} {half}")
+    brokers = {"bootstrap.servers": topic.server.brokers, "linger.ms": 20, "message.timeout.ms": 300_000}
+    producer = Producer({**brokers, "log_level": 0, **way.value})
+    for number in range(int(half), events, 2):
+        user = f"user-{chance.randrange(USERS)}"
+        at = START + timedelta(milliseconds=chance.randrange(2 * 86_400_000))
+        value = json.dumps({"user": user, "id": f"e{number}", "at": at.isoformat()})
+        for _ in range(2 if chance.random() < COPIES else 1):
+            while not is_taken(producer, topic.name, value, user):
+                producer.poll(0.1)
+        producer.poll(0)
+    assert producer.flush(300) == 0
+
+
+def is_taken(producer: Producer, topic: str, value: str, key: str) -> bool:
+    """Whether the producer had room for it."""
+    try:
+        producer.produce(topic, value, key=key)
+    except BufferError:
+        return False
+    return True
