@@ -25,6 +25,7 @@ from dedup_platform_tests.end_to_end.conftest import BRIEF, Webserver, wait_unti
 from dedup_platform_tests.end_to_end.processes import CommandLine
 
 DOCKER = PROJECT / "docker"
+COMMAND = [sys.executable, "-m", "dedup_platform.testing.topology"]
 PATIENCE = 300
 MINUTE = timedelta(minutes=1)
 MISSING = "is not installed"
@@ -37,16 +38,9 @@ def native(folder: Path) -> Iterator[tuple[psutil.Process, Topology]]:
     Skips where a part of it is not installed.
     """
     log = folder / "topology.log"
-    command = [
-        "-m",
-        "dedup_platform.testing.topology",
-        "--environment",
-        f"{folder}/environment",
-        "--folder",
-        f"{folder}",
-    ]
+    options = ["--environment", str(folder / "environment"), "--folder", str(folder)]
     with log.open("wb") as output:
-        process = psutil.Popen([sys.executable, *command], env=os.environ | BRIEF, stdout=output, stderr=output)
+        process = psutil.Popen([*COMMAND, *options], env=os.environ | BRIEF, stdout=output, stderr=output)
     try:
         wait_until(lambda: "Ctrl-C ends all" in log.read_text() or process.poll() is not None, "it is up", PATIENCE)
         if MISSING in log.read_text():
