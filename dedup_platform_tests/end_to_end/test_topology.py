@@ -18,6 +18,7 @@ import yaml
 from confluent_kafka import Producer
 
 from dedup_platform import tables
+from dedup_platform.connect import answers
 from dedup_platform.testing.servers import free_port
 from dedup_platform.testing.topology import Topology, natively
 from dedup_platform_tests.conftest import PROJECT
@@ -33,10 +34,7 @@ MISSING = "is not installed"
 
 @contextmanager
 def native(folder: Path) -> Iterator[tuple[psutil.Process, Topology]]:
-    """The topology on ports of its own, once it says that all is well; fails if anything of it outlives it.
-
-    Skips where a part of it is not installed.
-    """
+    """The topology on ports of its own, once it says that all is well. Skips where a part of it is not installed."""
     log = folder / "topology.log"
     options = ["--environment", str(folder / "environment"), "--folder", str(folder)]
     with log.open("wb") as output:
@@ -45,15 +43,22 @@ def native(folder: Path) -> Iterator[tuple[psutil.Process, Topology]]:
         wait_until(lambda: "Ctrl-C ends all" in log.read_text() or process.poll() is not None, "it is up", PATIENCE)
         if MISSING in log.read_text():
             pytest.skip(log.read_text())
+        assert process.poll() is None, log.read_text()
         yield process, Topology(natively(folder / "environment", folder))
     finally:
-        started = process.children(recursive=True)
-        process.send_signal(signal.SIGTERM)
-        _, alive = psutil.wait_procs([process, *started], timeout=120)
-        for each in alive:
-            each.kill()
-    assert not alive, f"{alive} outlived the process that started them"
+        if process.poll() is None:
+            end(process)
     assert process.returncode == 130, log.read_text()
+
+
+def end(process: psutil.Popen) -> None:
+    """End it as a service manager does; fails if anything of it outlives it."""
+    started = process.children(recursive=True)
+    process.send_signal(signal.SIGTERM)
+    _, alive = psutil.wait_procs([process, *started], timeout=120)
+    for each in alive:
+        each.kill()
+    assert not alive, f"{alive} outlived the process that started them"
 
 
 def own_environment(folder: Path) -> None:
@@ -89,7 +94,7 @@ def test_a_day_of_the_native_topology(tmp_path: Path) -> None:
     with native(tmp_path) as (process, topology):
         server = Webserver(int(topology.variables["DAGSTER_PORT"]), process)
         command_line = CommandLine(topology.environment("daemon"))
-        noon = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(hours=12)
+        noon = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(hours=36)
         first = [click(user, counter, noon + counter * MINUTE) for user in range(10) for counter in range(5)]
         produce(topology, *first, *first[:7])
         wait_until(lambda: has_succeeded(server, "clicks_ingest"), "the messages are taken in", PATIENCE)
@@ -101,7 +106,7 @@ def test_a_day_of_the_native_topology(tmp_path: Path) -> None:
             tables.SESSION_FRAGMENTS: 10,
             tables.SESSIONS: 10,
         }
-        kill_spark(process)
+        kill_spark(process, int(topology.variables["SPARK_PORT"]))
         produce(topology, click(3, 99, noon + timedelta(hours=2)))
         wait_until(lambda: rows(command_line)[tables.SESSIONS] == 11, "what came late is repaired", PATIENCE)
         command_line("verify")
@@ -111,13 +116,9 @@ def has_succeeded(server: Webserver, job: str) -> bool:
     return any(run["jobName"] == job and run["status"] == "SUCCESS" for run in server.runs())
 
 
-def kill_spark(process: psutil.Process) -> None:
+def kill_spark(process: psutil.Process, port: int) -> None:
     """Another one takes its place."""
-    [killed] = sparks(process)
+    [killed] = (each for each in process.children() if any("SparkConnectServer" in word for word in each.cmdline()))
     killed.kill()
-    wait_until(lambda: killed not in sparks(process) and bool(sparks(process)), "another Spark is started", PATIENCE)
-
-
-def sparks(process: psutil.Process) -> list[psutil.Process]:
-    """The Spark Connect servers of a topology."""
-    return [each for each in process.children() if any("SparkConnectServer" in word for word in each.cmdline())]
+    wait_until(lambda: not killed.is_running(), "the topology has seen that Spark ended", PATIENCE)
+    wait_until(lambda: answers("127.0.0.1", port), "another Spark answers", PATIENCE)
