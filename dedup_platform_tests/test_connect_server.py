@@ -3,6 +3,7 @@
 import socket
 import stat
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,13 @@ def test_its_properties_are_those_of_a_run_and_nobody_else_reads_them(tmp_path: 
     assert stat.S_IMODE(Path(file).stat().st_mode) == 0o600
     assert "secret" not in " ".join(connect_server.command(settings))
     assert Path(environment["SPARK_HOME"], "bin", "spark-submit").exists()
+
+
+def test_it_listens_elsewhere_only_where_it_is_told_to(tmp_path: Path, free_port: int) -> None:
+    settings = Settings(home=tmp_path, connect_address=IPv4Address("0.0.0.0"))
+    connect_server.prepare(settings, free_port)
+    *_, file = connect_server.command(settings)
+    assert "spark.connect.grpc.binding.address=0.0.0.0\n" in Path(file).read_text()
 
 
 def test_a_port_that_is_taken_is_refused_with_the_way_out(tmp_path: Path, taken_port: int) -> None:

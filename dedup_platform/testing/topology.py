@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
+from typing import NoReturn
 
 from dotenv import dotenv_values
 
@@ -112,7 +113,7 @@ SERVICES = (
         health=(
             "python",
             "-c",
-            f"from urllib.request import urlopen; urlopen('http://{LOOPBACK}:${{DAGSTER_PORT}}/server_info', timeout=5)",
+            f"from urllib.request import urlopen; urlopen('http://{LOOPBACK}:${{DAGSTER_PORT}}/server_info', None, 5)",
         ),
         ports=("DAGSTER_PORT",),
         environment=_WITH_SPARK,
@@ -259,7 +260,7 @@ def main() -> int:
         return 130
 
 
-def _keep_alive(at_work: Topology) -> None:
+def _keep_alive(at_work: Topology) -> NoReturn:
     """Start again what ends by itself, as containers are."""
     while True:
         for server in at_work.servers.values():
