@@ -18,7 +18,7 @@ from benchmarks.figures import Figures
 from benchmarks.options import Options
 from benchmarks.process import PROJECT, ContenderError, Contestant, Run
 
-_DECIDE_RAW = ("sources", "stream", "lakehouse", "ingest.py", "tables.py", "catalog.py")
+_DECIDE_RAW = ("sources", "stream", "lakehouse", "ingest", "rawwork.py", "tables.py", "catalog.py")
 """What in the package decides how `raw_events` looks: a home is kept for other runs as long as these are the same."""
 
 

@@ -51,6 +51,12 @@ _SECTIONS = {
         "5 seconds, so on average half of that is waiting for it. Warm is a Spark Connect server, cold a Spark of the "
         "run's own.",
     ),
+    "kafka": (
+        "From a topic",
+        "A million events in a topic of 8 partitions, 500 in each message of Protobuf, to `raw_events`; beside it what "
+        "Spark's own reader of Kafka takes to write the same events to Parquet, once decoded and once as messages, "
+        "without payload, keys, positions or anything for broken messages. Warm, every run from nothing.",
+    ),
     "skew": ("One entity owns a fifth", "Whole processes. The peak is of the process and all its children together."),
     "tick": (
         "Ticks",
@@ -93,7 +99,7 @@ def _page(figures: Figures, picture: str | None) -> Iterator[str]:
     yield "```text"
     yield "make bench                                                   # the default measures"
     yield 'make bench BENCH="--events 1000000 --contenders ours,duckdb"   # smaller, and some contenders only'
-    yield 'make bench BENCH="--measures history,upkeep,landing,tick"     # of the platform alone'
+    yield 'make bench BENCH="--measures history,upkeep,landing,tick,kafka"   # more'
     yield 'make bench BENCH="--docs docs/benchmarks.md"                  # write this page, too'
     yield "```"
     yield ""

@@ -12,6 +12,8 @@ STREAMING = "structured streaming"
 DELTA = "delta merge"
 ICEBERG = "iceberg merge"
 FLOOR = "copy"
+TOPIC = "ours, topic"
+SPARK_TOPIC = "spark, topic"
 
 _CLASSES = {
     OURS: "ours.Ours",
@@ -22,6 +24,8 @@ _CLASSES = {
     DELTA: "delta_merge.DeltaMerge",
     ICEBERG: "iceberg_merge.IcebergMerge",
     FLOOR: "floor.Floor",
+    TOPIC: "topics.OursFromTopic",
+    SPARK_TOPIC: "topics.SparkFromTopic",
 }
 NAMES = tuple(_CLASSES)
 
@@ -33,6 +37,8 @@ DESCRIPTIONS = {
     STREAMING: "Structured Streaming: `dropDuplicatesWithinWatermark`, `session_window`, RocksDB state, Parquet",
     DELTA: "Delta Lake: `MERGE INTO` for events, window functions for sessions",
     ICEBERG: "Iceberg without this platform: `MERGE INTO` for events, window functions for sessions",
+    TOPIC: "this platform: from a topic to `raw_events`, every event with its payload and coordinates, exactly once",
+    SPARK_TOPIC: "Spark's own reader of Kafka, `from_protobuf` and `explode`, to Parquet; or the messages as they are",
     FLOOR: "the floor: the columns of `deduplicated_events` copied from `raw_events` as the platform copies cells",
 }
 

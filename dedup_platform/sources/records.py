@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from dedup_platform.sources.compression import DamageError
@@ -31,6 +32,7 @@ __all__ = [
     "bounded",
     "context_text",
     "damaged",
+    "encoded",
     "oversized",
     "undivided",
 ]
@@ -80,7 +82,23 @@ class RejectedError(Exception):
 
 def context_text(**facts: Any) -> str:
     """A payload_context: what, with the payload, is enough to decode the record again."""
-    return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return _remembered_text(tuple(facts.items()))
+    except TypeError:  # a list or a mapping among them
+        return encoded(facts)
+
+
+def encoded(facts: Mapping[str, Any]) -> str:
+    """Facts as the JSON of a payload_context."""
+    return _ENCODER.encode(facts)
+
+
+@lru_cache(256)
+def _remembered_text(facts: tuple[tuple[str, Any], ...]) -> str:
+    return encoded(dict(facts))
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def damaged(rest: bytes, damage: DamageError, **facts: Any) -> Record:

@@ -4,7 +4,6 @@ Each range is read by a consumer of its own with a static assignment: no consume
 partition in mid-batch. Ranges are explicit, so a task that Spark repeats gives the same rows.
 """
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, described, failures_named, properties
 from dedup_platform.sources.kafka.positions import Place
 from dedup_platform.sources.messages import MessageReader
-from dedup_platform.sources.records import CREATE_TIME, TOMBSTONE, context_text
+from dedup_platform.sources.records import CREATE_TIME, TOMBSTONE, context_text, encoded
 from dedup_platform.stream import KafkaSource, Stream
 
 __all__ = ["Range", "messages_of", "read_ranges"]
@@ -150,7 +149,7 @@ def _facts(message: Message, kind: int) -> str:
             facts["key_hex"] = key.hex()
     if kind == TIMESTAMP_CREATE_TIME:
         facts[CREATE_TIME] = True
-    return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))[1:-1] if facts else ""
+    return encoded(facts)[1:-1] if facts else ""
 
 
 def _joined(context: str, facts: str) -> str:

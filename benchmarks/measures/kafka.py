@@ -1,0 +1,35 @@
+"""A topic of a million events, taken in by the platform and by Spark's own reader of Kafka."""
+
+from benchmarks.bench import Bench
+from benchmarks.contenders import SPARK_TOPIC, TOPIC
+from benchmarks.judge import DisagreementError
+from benchmarks.process import Contestant, Run
+from benchmarks.topic import topic
+
+NAME = "kafka"
+EVENTS = 1_000_000
+WAYS = {TOPIC: {"events": "ingest"}, SPARK_TOPIC: {"events": "rebuild", "messages, not decoded": "copy"}}
+
+
+def measure(bench: Bench) -> None:
+    """The first run of each warms it up."""
+    with topic(bench.options.folder / "bench" / "topic", EVENTS) as sources:
+        for name, ways in WAYS.items():
+            task = bench.task(name, sources, f"work/{NAME}")
+            bench.forget(task)
+            with Contestant(name, task) as contestant:
+                contestant.call("prepare")
+                for way, method in ways.items():
+                    bench.say(f"{NAME}: {name}, {way}")
+                    runs = [_run(bench, contestant, method) for _ in range(bench.options.runs + 1)][1:]
+                    seconds = sorted(run.seconds for run in runs)[len(runs) // 2]
+                    bench.figures.add(f"{NAME}: {way}", name, runs, events_a_second=round(EVENTS / seconds))
+            bench.forget(task)
+
+
+def _run(bench: Bench, contestant: Contestant, method: str) -> Run:
+    contestant.call("clear")
+    run = bench.told(contestant.name, contestant.run(method))
+    if run.value.get("records", EVENTS) != EVENTS:
+        raise DisagreementError(f"{contestant.name} made {run.value['records']:,} of {EVENTS:,} events")
+    return run
