@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pyspark import __version__
 from pyspark.sql import functions as F
 from pyspark.sql.protobuf.functions import from_protobuf
 
@@ -17,7 +18,7 @@ from benchmarks.topic import PLACE, SCHEMA_FILE
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.stream.schemas import read_protobuf
 
-PACKAGES = ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1", "org.apache.spark:spark-protobuf_2.13:4.1.1")
+PACKAGES = tuple(f"org.apache.spark:spark-{name}_2.13:{__version__}" for name in ("sql-kafka-0-10", "protobuf"))
 
 _STREAM_FILE = """\
 name: {name}

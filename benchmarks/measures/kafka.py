@@ -1,5 +1,7 @@
 """A topic of a million events, taken in by the platform and by Spark's own reader of Kafka."""
 
+from pathlib import Path
+
 from benchmarks.bench import Bench
 from benchmarks.contenders import SPARK_TOPIC, TOPIC
 from benchmarks.judge import DisagreementError
@@ -14,17 +16,22 @@ WAYS = {TOPIC: {"events": "ingest"}, SPARK_TOPIC: {"events": "rebuild", "message
 def measure(bench: Bench) -> None:
     """The first run of each warms it up."""
     with topic(bench.options.folder / "bench" / "topic", EVENTS) as sources:
-        for name, ways in WAYS.items():
-            task = bench.task(name, sources, f"work/{NAME}")
-            bench.forget(task)
-            with Contestant(name, task) as contestant:
-                contestant.call("prepare")
-                for way, method in ways.items():
-                    bench.say(f"{NAME}: {name}, {way}")
-                    runs = [_run(bench, contestant, method) for _ in range(bench.options.runs + 1)][1:]
-                    seconds = sorted(run.seconds for run in runs)[len(runs) // 2]
-                    bench.figures.add(f"{NAME}: {way}", name, runs, events_a_second=round(EVENTS / seconds))
-            bench.forget(task)
+        for name in (name for name in WAYS if name in bench.options.contenders):
+            with bench.leaving_out(NAME, name):
+                _measure_contender(bench, sources, name)
+
+
+def _measure_contender(bench: Bench, sources: Path, name: str) -> None:
+    task = bench.task(name, sources, f"work/{NAME}")
+    bench.forget(task)
+    with Contestant(name, task) as contestant:
+        contestant.call("prepare")
+        for way, method in WAYS[name].items():
+            bench.say(f"{NAME}: {name}, {way}")
+            runs = [_run(bench, contestant, method) for _ in range(bench.options.runs + 1)][1:]
+            seconds = sorted(run.seconds for run in runs)[len(runs) // 2]
+            bench.figures.add(f"{NAME}: {way}", name, runs, events_a_second=round(EVENTS / seconds))
+    bench.forget(task)
 
 
 def _run(bench: Bench, contestant: Contestant, method: str) -> Run:
