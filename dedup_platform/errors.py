@@ -7,6 +7,7 @@ DedupPlatformError
 ├── SourceError              the source cannot be read (a missing folder, no permission)
 ├── SourceChangedError       a file changed after it was read
 ├── UnknownFileError         no file of this path can be accepted
+├── UnknownRecordError       no rejected record has these coordinates
 ├── SparkServerError         the Spark Connect server is not there, or went away in the middle of the work
 ├── ConflictError            someone else committed first; run again
 ├── ConservationError        counts do not balance; nothing was published
@@ -26,6 +27,7 @@ __all__ = [
     "SparkServerError",
     "StreamFileError",
     "UnknownFileError",
+    "UnknownRecordError",
     "UnknownStreamError",
 ]
 
@@ -82,6 +84,10 @@ class SourceChangedError(DedupPlatformError):
 
 class UnknownFileError(DedupPlatformError):
     """A file was named that did not change after it was read."""
+
+
+class UnknownRecordError(DedupPlatformError):
+    """No rejected record has these coordinates: it was never there, or it is an event by now."""
 
 
 class SparkServerError(DedupPlatformError):

@@ -166,8 +166,7 @@ class Maintenance:
         for file in live(self.lake.catalog.load_table(stream.name, name), oldest):
             if file.cell is not None:
                 newest[file.cell] = max(file.sequence, newest.get(file.cell, 0))
-        # Nothing is ever taken away from raw.
-        emptied = (oldest.sequence_number or 0) if name in tables.DERIVED else 0
+        emptied = oldest.sequence_number or 0
         facts = self.ledger.facts(stream, table, fingerprint(stream, table))
         built = self.ledger.built(stream.name, table)
         settled = built.keys() - facts.changes.keys() - facts.outdated

@@ -68,8 +68,9 @@ class Overwrite(_OverwriteFiles):
 
 
 def _place(file: DataFile) -> tuple[int, int]:
-    """The values of a file's partition: of time, and of the bucket, which is null for events without an entity."""
-    return int(file.partition[0]), -1 if file.partition[1] is None else int(file.partition[1])
+    """The values of a file's partition: of time, null for rejected records, and of the bucket, null for no entity."""
+    time, bucket = (-1 if value is None else int(value) for value in (file.partition[0], file.partition[1]))
+    return time, bucket
 
 
 def _batches(files: Sequence[DataFile], most: int) -> Iterator[list[DataFile]]:

@@ -9,7 +9,7 @@ from dedup_platform.sources.decoding import Delivery, EventDecoder, Row
 from dedup_platform.sources.records import Record
 from dedup_platform.stream import Stream, decimal_of
 
-__all__ = ["RawBatches"]
+__all__ = ["RawBatches", "arrow_type"]
 
 _MAX_ROWS = 8192
 _MAX_BYTES = 4 * 2**20
@@ -31,7 +31,7 @@ class RawBatches:
 
     def __init__(self, stream: Stream) -> None:
         columns = tables.columns(stream, tables.RAW_EVENTS)
-        self._schema = pa.schema([(column.name, _arrow_type(str(column.type))) for column in columns])
+        self._schema = pa.schema([(column.name, arrow_type(str(column.type))) for column in columns])
         self.decoder = EventDecoder(stream)
 
     def of_file(
@@ -75,6 +75,7 @@ class RawBatches:
         )
 
 
-def _arrow_type(column_type: str) -> pa.DataType:
+def arrow_type(column_type: str) -> pa.DataType:
+    """The type in which Arrow takes the values of a `Row` for a column of this type."""
     size = decimal_of(column_type)
     return pa.decimal128(*size) if size else _ARROW_TYPES[column_type]
