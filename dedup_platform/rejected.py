@@ -133,9 +133,10 @@ class Rejected:
 
     def added_by_reason(self, stream: Stream, snapshot_ids: Iterable[int]) -> Counter[str]:
         """How many rejected records these snapshots of `raw_events` themselves added, by reason."""
-        loaded, wanted = self.lake.catalog.load_table(stream.name, RAW_EVENTS), set(snapshot_ids)
-        table = self.lake.table_files(stream, RAW_EVENTS)
-        counts = Counter[str]()
+        counts, wanted = Counter[str](), set(snapshot_ids)
+        if not wanted:
+            return counts
+        loaded, table = self.lake.catalog.load_table(stream.name, RAW_EVENTS), self.lake.table_files(stream, RAW_EVENTS)
         for snapshot in (each for each in loaded.snapshots() if each.snapshot_id in wanted):
             for file in added_rejected_files(loaded, snapshot):
                 for batch in table.batches(file, ["rejection_reason"]):

@@ -65,9 +65,13 @@ class Deployment:
     def deliver(self, *records: Record, file: str) -> list[Record]:
         """Take these in, as one file, but repair nothing."""
         laid = lay_out(records, file)
-        write_batch(self.stream, laid)
+        self.write(laid)
         self.platform.ingest(self.name)
         return laid
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Write records that have their places in files."""
+        write_batch(self.stream, records)
 
     def deliver_lines(self, *lines: bytes, file: str) -> None:
         """Take in a file that holds what no writer of records would write."""
