@@ -188,8 +188,8 @@ class Rejected:
     def _rewrite(self, stream: Stream, files: Sequence[DataFile], judge: Judge, reason: str) -> Outcome:
         if not files:
             return Outcome()
-        table = self.lake.table_files(stream, RAW_EVENTS)
-        done = rewrite(self.lake.spark(), stream, table, self.lake.buckets(stream), files, judge)
+        table, buckets = self.lake.table_files(stream, RAW_EVENTS), self.lake.buckets(stream)
+        done = rewrite(self.lake.spark(), stream, table, buckets, files, judge)
         if not done.removed:
             return Outcome()
         removed = [file for file in files if file.file_path in done.removed]
@@ -199,17 +199,22 @@ class Rejected:
                 f"{stream.name}.{RAW_EVENTS}: {before} rows would be {after}. Nothing was published."
             )
         try:
-            snapshot_id = again(self._publish)(stream, removed, done, reason)
+            snapshot_id = again(self._publish)(stream, buckets, removed, done, reason)
         except ValidationException as error:
             raise ConflictError(
-                f"{stream.name}.{RAW_EVENTS}: another writer replaced the same files; nothing was written. Run again."
+                f"{stream.name}.{RAW_EVENTS}: another writer replaced its files; nothing was written. Run again."
             ) from error
         self.ledger.sync(stream.name)
         return Outcome(snapshot_id, cells=frozenset(_cells([*removed, *done.added])), **done.counts)
 
-    def _publish(self, stream: Stream, removed: Sequence[DataFile], done: Rewritten, reason: str) -> int:
-        """Put the new files in place of the old ones, wherever main is by now: appends do not touch these files."""
+    def _publish(self, stream: Stream, buckets: int, removed: Sequence[DataFile], done: Rewritten, reason: str) -> int:
+        """Put the new files in place of the old ones, wherever main is by now: appends do not touch these files.
+
+        Raises ValidationException if the old ones are gone, or the table has other buckets than the new ones.
+        """
         head = self.ledger.sync(stream.name)[RAW_EVENTS]
+        if self.lake.buckets(stream) != buckets:
+            raise ValidationException(f"{stream.name}: the number of buckets was {buckets} when files were written")
         name = new_receipt_name()
         receipt = {
             "name": name,

@@ -233,5 +233,18 @@ def test_the_console_script_documents_its_exit_codes() -> None:
     script = Path(sys.executable).with_name("dedup-platform")
     shown = subprocess.run([str(script), "--help"], capture_output=True, text=True, check=True).stdout
     assert all(f"{code}  " in shown for code in range(6))
-    for command in ("check", "run", "plan", "status", "export", "verify", "maintain", "buckets", "redecode", "rejected", "demo", "files"):
+    for command in (
+        "check",
+        "run",
+        "plan",
+        "status",
+        "export",
+        "verify",
+        "maintain",
+        "buckets",
+        "redecode",
+        "rejected",
+        "demo",
+        "files",
+    ):
         assert command in shown

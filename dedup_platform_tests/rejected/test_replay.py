@@ -222,7 +222,7 @@ def test_what_another_writer_took_away_is_a_conflict(deploy: Deployment, monkeyp
         return done
 
     monkeypatch.setattr("dedup_platform.rejected.rewrite", and_another)
-    with pytest.raises(ConflictError, match="another writer replaced the same files"):
+    with pytest.raises(ConflictError, match="another writer replaced its files"):
         rejected.replay(deploy.stream, Choice())
 
 
@@ -253,6 +253,24 @@ def test_records_that_were_rejected_before_a_change_of_buckets_come_back_after_i
     assert {cell.bucket for cell in outcome.cells} == {0, 1, 2, 3}
     deploy.platform.repair(deploy.name)
     deploy.check([*good, *bad])
+
+
+def test_other_buckets_meanwhile_cost_a_second_decoding(deploy: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of rejected records stay what they are then, so that they are there does not tell."""
+    bad = spoiled(deploy, events(1, 10, 20), "bad.json")
+    good = deploy.deliver(*events(0, 2, 4), file="good.json")
+
+    def and_other_buckets(*arguments: object) -> Rewritten:
+        done = rewrite(*arguments)  # type: ignore[arg-type]
+        monkeypatch.setattr("dedup_platform.rejected.rewrite", rewrite)
+        deploy.platform.change_buckets(deploy.name, 4)
+        return done
+
+    monkeypatch.setattr("dedup_platform.rejected.rewrite", and_other_buckets)
+    deploy.say(deploy.right.replace("buckets: 2", "buckets: 0"))
+    assert {cell.bucket for cell in deploy.platform.replay(deploy.name).cells} == {0, 1, 2, 3}
+    deploy.platform.repair(deploy.name)
+    deploy.check([*bad, *good])
 
 
 def test_nothing_was_taken_in_yet(deploy: Deployment) -> None:
