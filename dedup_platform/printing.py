@@ -112,7 +112,8 @@ def print_rejected(console: Console, reasons: Sequence[ReasonCount], records: Se
     table = _table("reason", "records#", "first arrived", "last arrived", "sources~")
     for each in reasons:
         sources = ", ".join(each.sources[:3]) + (f" and {len(each.sources) - 3:,} more" if each.sources[3:] else "")
-        table.add_row(each.reason, f"{each.records:,}", moment(each.oldest), moment(each.newest), sources)
+        times = moment(each.oldest), moment(each.newest)
+        table.add_row(Text(each.reason), f"{each.records:,}", *times, Text(sources))
     console.print(table)
     if records:
         console.print(_records(records))
@@ -265,7 +266,11 @@ def _records(records: Iterable[RejectedRecord]) -> Table:
     for each in records:
         places = [str(place) for place in (each.source_partition, each.source_offset, each.source_index)]
         table.add_row(
-            Text(each.source), *places, moment(each.arrival_time), each.rejection_reason, Text(_beginning(each) or "")
+            Text(each.source),
+            *places,
+            moment(each.arrival_time),
+            Text(each.rejection_reason),
+            Text(_beginning(each) or ""),
         )
     return table
 

@@ -124,7 +124,7 @@ def test_rejected_records_are_listed_shown_dropped_and_replayed(
     assert listed["records"] == []
     counts = {each["reason"]: each["records"] for each in listed["reasons"]}
     assert counts == {"malformed_record": 2, "unreadable_event_time": 2}
-    assert "first.json" in line("rejected", "list", stream.name)
+    assert "[b]roken.json" in line("rejected", "list", stream.name)
     some = ("rejected", "list", stream.name, "--reason", "malformed*", "--until", "2024-01-01", "--limit", "1")
     [record] = json.loads(line(*some, "--json"))["records"]
     assert (record["source"], record["source_offset"], record["payload_begins"]) == ("[b]roken.json", 0, "né")
