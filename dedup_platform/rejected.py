@@ -31,8 +31,8 @@ from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, RAW_EVENTS
 
 REJECTED_EVENTS = "rejected_events"
 """The rows of `raw_events` that are rejected, where they are named like a table."""
-COLUMNS = (*COORDINATES, "arrival_time", "rejection_reason", "payload", "payload_context")
-"""What a rejected record has; the columns of events are null."""
+COLUMNS = ("arrival_time", "payload", "payload_context", *COORDINATES, "rejection_reason")
+"""What a rejected record has, in the order of `raw_events`; the columns of events are null."""
 PREVIEW_BYTES = 80
 """How much of a payload a listing shows."""
 
