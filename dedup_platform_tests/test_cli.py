@@ -112,7 +112,7 @@ def test_rejected_records_are_listed_shown_dropped_and_replayed(
 
     settings, right = Settings(home=Path(os.environ["DEDUP_PLATFORM_HOME"])), stream.origin.read_text()
     assert "No record is rejected" in line("rejected", "list", stream.name)
-    stream.origin.write_text(right.replace("event_time: happened", "event_time: {field: happened, format: '%Y'}"))
+    stream.origin.write_text(right.replace("event_time: happened", "event_time: {field: happened, format: '%d/%m/%Y'}"))
     deliver(stream, "first.json", "2024-03-01T10:00", "2024-03-02T10:00")
     broken = stream.source.root / "[b]roken.json"
     broken.write_bytes("né".encode() + b"\n\xff[bold]\n")
