@@ -175,7 +175,9 @@ def _run(stream: Stream, table: TableFiles, buckets: int, judge: Judge, task: by
         if any(places.len() for places in changed):
             removed.append(file.file_path)
             for places, rows in zip(changed, _frames(table, file, names), strict=True):
-                writer.add(rows.with_row_index("_place").filter(~pl.col("_place").is_in(places)).drop("_place"))
+                writer.add(
+                    rows.with_row_index("_place").filter(~pl.col("_place").is_in(places.implode())).drop("_place")
+                )
     return pickle.dumps(Rewritten(frozenset(removed), tuple(writer.close()), counts))
 
 
