@@ -235,6 +235,25 @@ def files_by_cell(
     return found
 
 
+def rejected_files(table: Table, snapshot_id: int) -> list[DataFile]:
+    """The data files of rejected records of a snapshot of `raw_events`, in the order of their paths."""
+    tasks = table.scan("event_time is null", snapshot_id=snapshot_id).plan_files()
+    return sorted((task.file for task in tasks if cell_of(task.file) is None), key=lambda file: file.file_path)
+
+
+def added_rejected_files(table: Table, snapshot: Snapshot) -> list[DataFile]:
+    """The data files of rejected records that this snapshot of `raw_events` itself added."""
+    return [
+        entry.data_file
+        for manifest in snapshot.manifests(table.io)
+        if manifest.added_snapshot_id == snapshot.snapshot_id
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        if entry.status == ManifestEntryStatus.ADDED
+        and entry.snapshot_id == snapshot.snapshot_id
+        and cell_of(entry.data_file) is None
+    ]
+
+
 def summary(snapshot: Snapshot, name: str) -> str | None:
     """One of the platform's own properties of a snapshot."""
     return snapshot.summary.additional_properties.get(SUMMARY + name) if snapshot.summary else None

@@ -179,7 +179,7 @@ def chunks_along_time(
         by_bucket.setdefault(cell.bucket, []).append(cell)
     for in_bucket in by_bucket.values():
         weights = {cell: weigh(files.get(cell, ())) for cell in in_bucket}
-        for part in _cut(in_bucket, weights.__getitem__, CHUNK_BYTES):
+        for part in cut(in_bucket, weights.__getitem__, CHUNK_BYTES):
             near = {Cell(cell.partition + step, cell.bucket) for cell in part for step in range(-reach, reach + 1)}
             inside = {cell: files.get(cell, ()) for cell in part}
             weight = sum(weights[cell] for cell in part)
@@ -223,7 +223,7 @@ class Work:
 
 def work(spark: SparkSession, chunks: Iterable[Chunk], step: Step, tables: Mapping[str, TableFiles]) -> Work:
     """Have Spark's workers do a step for each chunk; small chunks share a task."""
-    tasks = [pickle.dumps(task) for task in _cut(list(chunks), lambda chunk: chunk.bytes, TASK_BYTES)]
+    tasks = [pickle.dumps(task) for task in cut(list(chunks), lambda chunk: chunk.bytes, TASK_BYTES)]
     done: list[Work] = [pickle.loads(each) for each in on_workers(spark, tasks, partial(_run, step, tables))]
     written = [result for each in done for result in each.written]
     for result in written:
@@ -238,7 +238,7 @@ def _run(step: Step, tables: Mapping[str, TableFiles], task: bytes) -> bytes:
     return pickle.dumps(Work(written, store.bytes_read))
 
 
-def _cut(items: Sequence[Item], weigh: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
+def cut(items: Sequence[Item], weigh: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
     """Consecutive items in as few parts as the limit allows, of about the same weight."""
     weights = [weigh(item) for item in items]
     total = sum(weights)

@@ -4,6 +4,7 @@ import os
 import sys
 import traceback
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 from typing import Annotated
@@ -12,15 +13,18 @@ import typer
 from rich.console import Console
 
 from dedup_platform import connect_server, errors, printing, tables
-from dedup_platform.export import STDOUT, WRITERS, export as write_rows
+from dedup_platform.export import EXPORTED, STDOUT, WRITERS, export as write_rows
 from dedup_platform.maintenance import Upkeep
 from dedup_platform.platform import Platform
 from dedup_platform.progress import shown
+from dedup_platform.redecoding import DROPPED, Choice
+from dedup_platform.rejected import REJECTED_EVENTS, Outcome
 from dedup_platform.settings import Settings, load_settings
 from dedup_platform.spark import spark_session
 from dedup_platform.stream import Stream, load_streams
 
 NOT_EQUAL = 1
+REFUSED = 4
 FAILED = 5
 INTERRUPTED = 130
 EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
@@ -28,6 +32,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.SettingsError, 2),
     (errors.UnknownStreamError, 2),
     (errors.UnknownFileError, 2),
+    (errors.UnknownRecordError, 2),
     (errors.ConflictError, 3),
     (errors.SourceChangedError, 3),
     (errors.IncompatibleChangeError, 4),
@@ -46,8 +51,8 @@ Exit codes:
 
 3  someone else committed first, or a file changed while it was read: run again
 
-4  refused, and nothing was published: a change that needs another stream, counts that do not balance, or records that
-the source has lost
+4  refused, and nothing was published: a change that needs another stream, counts that do not balance, records that
+the source has lost, or your no
 
 5  anything else that failed
 
@@ -61,6 +66,8 @@ offsets_app = typer.Typer(
     help="Look at how far a topic has been read, and decide about what it lost.", no_args_is_help=True
 )
 app.add_typer(offsets_app, name="offsets")
+rejected_app = typer.Typer(help="Look at rejected records, decode them again, drop them.", no_args_is_help=True)
+app.add_typer(rejected_app, name="rejected")
 
 out = Console()
 err = Console(stderr=True)
@@ -71,6 +78,15 @@ StreamsOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for programs.")]
 StreamArgument = Annotated[str, typer.Argument(metavar="STREAM")]
+ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="GLOB", help="Those with such a reason.")]
+SourceOption = Annotated[str | None, typer.Option("--source", metavar="GLOB", help="Those from such a source.")]
+SinceOption = Annotated[
+    datetime | None, typer.Option("--since", metavar="TIME", help="Those that arrived then or later (UTC).")
+]
+UntilOption = Annotated[datetime | None, typer.Option("--until", metavar="TIME", help="Those that arrived before.")]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="The first N of them, in order of arrival.")
+]
 
 
 @dataclass(frozen=True)
@@ -220,21 +236,22 @@ def status(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
 @app.command()
 def export(
     stream: StreamArgument,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help=", ".join(tables.ALL))],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help=", ".join(EXPORTED))],
     to: Annotated[
         Path, typer.Option("--to", metavar="FILE", help="A .csv or .parquet file; - is csv to standard output.")
     ],
     streams: StreamsOption = None,
 ) -> None:
     """Write a table's current rows to a file."""
-    if table not in tables.ALL:
-        raise typer.BadParameter(f"{table!r} is no table; tables: {', '.join(tables.ALL)}")
+    if table not in EXPORTED:
+        raise typer.BadParameter(f"{table!r} is no table; tables: {', '.join(EXPORTED)}")
     if to != STDOUT and to.suffix not in WRITERS:
         raise typer.BadParameter(f"{to}: must end in {' or '.join(WRITERS)}, or be - for csv on standard output")
     deployment = Deployment.of(streams)
     deployment.chosen(stream)
     platform = deployment.platform()
-    with shown(err, f"{stream}.{table}", platform.rows(stream, table)) as listener:
+    expected = platform.count_rejected(stream) if table == REJECTED_EVENTS else platform.rows(stream, table)
+    with shown(err, f"{stream}.{table}", expected) as listener:
         rows = write_rows(platform, stream, table, to, listener.done)
         listener.say(f"{rows:,} rows of {stream}.{table} written to {to if to != STDOUT else 'standard output'}")
 
@@ -306,6 +323,22 @@ def buckets(
 
 
 @app.command()
+def redecode(
+    stream: StreamArgument,
+    partitions: Annotated[str, typer.Option("--partitions", metavar="FIRST..LAST", help="Keys, as 2026-01-31.")],
+    streams: StreamsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Decode the events of some partitions again, after a correction of `fields`; the next run repairs what changed."""
+    deployment = Deployment.of(streams)
+    [chosen] = deployment.chosen(stream)
+    ordinals = _ordinals(chosen, partitions)
+    with shown(err, f"{stream}: decoding {partitions} again", None):
+        outcome = deployment.platform().redecode(stream, ordinals)
+    _print_outcome(chosen, outcome, as_json)
+
+
+@app.command()
 def demo(
     events: Annotated[
         int, typer.Option("--events", metavar="N", min=1, help="How many different clicks to make up.")
@@ -361,6 +394,129 @@ def accept_losses(stream: StreamArgument, streams: StreamsOption = None) -> None
     deployment = Deployment.of(streams)
     commit = deployment.platform().accept_losses(deployment.of_topic(stream).name)
     out.print("Nothing is lost." if commit is None else "Accepted; the next run goes on from there.")
+
+
+@rejected_app.command("list")
+def list_rejected(
+    stream: StreamArgument,
+    reason: ReasonOption = None,
+    source: SourceOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: LimitOption = None,
+    streams: StreamsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Count rejected records by reason; where any option chooses some, list those too (20 without --limit)."""
+    deployment = Deployment.of(streams)
+    deployment.chosen(stream)
+    platform, choice = deployment.platform(), _choice(reason, source, since, until)
+    reasons = platform.rejected_reasons(stream, choice)
+    is_chosen = limit is not None or choice != Choice()
+    records = platform.rejected_records(stream, choice, limit or printing.RECORDS_SHOWN) if is_chosen else []
+    if as_json:
+        printing.print_json(printing.rejected_value(reasons, records))
+    else:
+        printing.print_rejected(out, reasons, records)
+
+
+@rejected_app.command("show")
+def show_rejected(
+    stream: StreamArgument,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="As `rejected list` shows it.")],
+    offset: Annotated[int, typer.Argument(metavar="OFFSET")],
+    partition: Annotated[int, typer.Option("--partition", metavar="N", help="The record's source_partition.")] = 0,
+    index: Annotated[int, typer.Option("--index", metavar="N", help="The record's source_index.")] = 0,
+    streams: StreamsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one rejected record whole: its payload as text, or hexadecimal if it is none, and its context."""
+    deployment = Deployment.of(streams)
+    deployment.chosen(stream)
+    record = deployment.platform().rejected_record(stream, source, partition, offset, index)
+    if as_json:
+        printing.print_json(printing.record_value(record))
+    else:
+        printing.print_record(out, record)
+
+
+@rejected_app.command()
+def replay(
+    stream: StreamArgument,
+    reason: ReasonOption = None,
+    source: SourceOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: LimitOption = None,
+    streams: StreamsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Decode rejected records again with today's stream file, all or some; the next run repairs what changed."""
+    deployment = Deployment.of(streams)
+    [chosen] = deployment.chosen(stream)
+    with shown(err, f"{stream}: decoding rejected records again", None):
+        outcome = deployment.platform().replay(stream, _choice(reason, source, since, until), limit)
+    _print_outcome(chosen, outcome, as_json)
+
+
+@rejected_app.command()
+def drop(
+    stream: StreamArgument,
+    reason: ReasonOption = None,
+    source: SourceOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: LimitOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    streams: StreamsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take the payloads from rejected records, all or those chosen, for good; the records themselves stay, marked."""
+    deployment = Deployment.of(streams)
+    [chosen] = deployment.chosen(stream)
+    platform, choice = deployment.platform(), _choice(reason, source, since, until)
+    reasons = platform.rejected_reasons(stream, choice)
+    waiting = sum(each.records for each in reasons if not each.reason.startswith(DROPPED))
+    if waiting and not yes:
+        _confirm(f"Drop {min(waiting, limit or waiting):,} rejected records of {stream}? Their payloads will be gone")
+    with shown(err, f"{stream}: dropping rejected records", None):
+        outcome = platform.drop(stream, choice, limit)
+    _print_outcome(chosen, outcome, as_json)
+
+
+def _choice(reason: str | None, source: str | None, since: datetime | None, until: datetime | None) -> Choice:
+    first, end = (time.replace(tzinfo=UTC) if time else None for time in (since, until))
+    return Choice(reason, source, first, end)
+
+
+def _confirm(question: str) -> None:
+    """Go on if the answer is yes; none is a no."""
+    try:
+        is_agreed = typer.confirm(question, err=True)
+    except typer.Abort:
+        is_agreed = False
+    if not is_agreed:
+        err.print("nothing was changed; --yes says yes beforehand")
+        raise typer.Exit(REFUSED)
+
+
+def _ordinals(stream: Stream, keys: str) -> range:
+    """The partitions of `FIRST..LAST`, or of one key alone."""
+    first, _, last = keys.partition("..")
+    try:
+        ends = [stream.partitions.ordinal_of(key) for key in (first, last or first)]
+    except ValueError as error:
+        raise typer.BadParameter(f"{keys}: {error}; write FIRST..LAST or one key") from None
+    if ends[0] > ends[1]:
+        raise typer.BadParameter(f"{keys}: the first partition comes after the last one")
+    return range(ends[0], ends[1] + 1)
+
+
+def _print_outcome(stream: Stream, outcome: Outcome, as_json: bool) -> None:
+    if as_json:
+        printing.print_json(printing.outcome_value(stream, outcome))
+    else:
+        printing.print_outcome(out, stream, outcome)
 
 
 def _below(root: Path, path: str) -> str:

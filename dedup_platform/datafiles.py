@@ -1,6 +1,6 @@
 """A table's data files as Spark's workers read and write them. Everything here can be pickled; nothing is committed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow, write_file
@@ -19,6 +20,9 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
 from dedup_platform.lateness import NO_ENTITY, Cell
+
+_BATCH_BYTES = 8 * 2**20
+_BATCH_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,25 @@ class TableFiles:
         scan = ArrowScan(self.metadata, self._io, schema, AlwaysTrue())
         return scan.to_table([FileScanTask(file) for file in files]).select(columns)
 
+    def batches(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows of one file in its order, about 8 MB at a time; a column that it is too old to have is null."""
+        schema = schema_to_pyarrow(self.metadata.schema().select(*columns), include_field_ids=False)
+        with self._io.new_input(file.file_path).open() as opened:
+            # Not pre-buffered: only the pages that are being read are in memory.
+            parquet = pq.ParquetFile(opened, pre_buffer=False, buffer_size=2**20)
+            # Columns of our tables are never renamed, so names find them.
+            there = [name for name in columns if name in parquet.schema_arrow.names]
+            for batch in parquet.iter_batches(_rows_a_batch(parquet.metadata), columns=there):
+                yield pa.table(
+                    [
+                        batch.column(name).cast(schema.field(name).type)
+                        if name in there
+                        else pa.nulls(batch.num_rows, schema.field(name).type)
+                        for name in columns
+                    ],
+                    names=list(columns),
+                )
+
     def bytes_of(self, files: Sequence[DataFile], columns: Sequence[str]) -> int:
         """What reading some columns takes at most: the files without those other columns whose size is known."""
         read = self.metadata.schema().select(*columns).field_ids
@@ -81,3 +104,10 @@ def buckets_of(entities: pl.Series, buckets: int) -> pl.Series:
     names = entities.unique().to_list()
     known = {name: NO_ENTITY if name is None else transform(name) for name in names}
     return entities.replace_strict(list(known), list(known.values()), return_dtype=pl.Int32)
+
+
+def _rows_a_batch(metadata: pq.FileMetaData) -> int:
+    """As many rows as fit, by the mean size of the rows of the group whose rows are largest."""
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    largest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(largest, 1)))

@@ -9,6 +9,7 @@ DedupPlatformError
 ├── SourceChangedError       a file changed after it was read
 ├── LostRecordsError         the source no longer holds records that were not read yet
 ├── UnknownFileError         no file of this path can be accepted
+├── UnknownRecordError       no rejected record has these coordinates
 ├── SparkServerError         the Spark Connect server is not there, or went away in the middle of the work
 ├── MissingPartError         a server that tests need is not installed; says how to install it
 ├── ServerStartError         a server that tests need did not start; shows the end of what it printed
@@ -33,6 +34,7 @@ __all__ = [
     "SparkServerError",
     "StreamFileError",
     "UnknownFileError",
+    "UnknownRecordError",
     "UnknownStreamError",
     "UnreachableError",
 ]
@@ -105,6 +107,10 @@ class LostRecordsError(DedupPlatformError):
 
 class UnknownFileError(DedupPlatformError):
     """A file was named that did not change after it was read."""
+
+
+class UnknownRecordError(DedupPlatformError):
+    """No rejected record has these coordinates: it was never there, or it is an event by now."""
 
 
 class SparkServerError(DedupPlatformError):

@@ -14,10 +14,14 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.table import DataScan
 
+from dedup_platform import tables
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.platform import Platform
+from dedup_platform.rejected import COLUMNS, REJECTED_EVENTS
 
 STDOUT = Path("-")
+EXPORTED = (*tables.ALL, REJECTED_EVENTS)
+"""What can be written: the tables, and the rejected records as if they were one."""
 
 
 class _Writer(Protocol):
@@ -46,10 +50,12 @@ def export(platform: Platform, stream: str, table: str, to: Path, told: Callable
 
 def _scan(platform: Platform, stream: str, table: str) -> DataScan:
     definition = platform.stream(stream)
-    loaded = platform.lake.catalog.load(stream, table)
+    name = tables.RAW_EVENTS if table == REJECTED_EVENTS else table
+    loaded = platform.lake.catalog.load(stream, name)
     if loaded is None:
         raise DedupPlatformError(f"{stream}.{table} does not exist: nothing was taken in yet")
-    return loaded.scan(snapshot_id=platform.lake.current(definition, table))
+    scan = loaded.scan(snapshot_id=platform.lake.current(definition, name))
+    return scan.filter("event_time is null").select(*COLUMNS) if table == REJECTED_EVENTS else scan
 
 
 def _batches(scan: DataScan, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from pyiceberg.table import Table
@@ -128,6 +129,10 @@ class Maintenance:
         loaded = self.lake.catalog.load_table(stream.name, table)
         snapshots = list(ancestry(loaded, heads[table].snapshot_id))
         needed = {base for name in loaded.refs() if name.startswith(STAGING) for base in _base(loaded, name)}
+        if table == tables.RAW_EVENTS:
+            # Where a topic is read on is told by the newest that tells it.
+            telling = (snapshot.snapshot_id for snapshot in snapshots if summary(snapshot, "positions") is not None)
+            needed |= set(islice(telling, 1))
         if table == tables.DEDUPLICATED_EVENTS:
             needed |= {events for events, _ in list(pairs(loaded))[:1]}
         if table == tables.DUPLICATE_EVENTS:
@@ -166,8 +171,7 @@ class Maintenance:
         for file in live(self.lake.catalog.load_table(stream.name, name), oldest):
             if file.cell is not None:
                 newest[file.cell] = max(file.sequence, newest.get(file.cell, 0))
-        # Nothing is ever taken away from raw.
-        emptied = (oldest.sequence_number or 0) if name in tables.DERIVED else 0
+        emptied = oldest.sequence_number or 0
         facts = self.ledger.facts(stream, table, fingerprint(stream, table))
         built = self.ledger.built(stream.name, table)
         settled = built.keys() - facts.changes.keys() - facts.outdated

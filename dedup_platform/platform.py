@@ -21,10 +21,14 @@ from dedup_platform.ledger import Ledger, TableSize
 from dedup_platform.maintenance import Maintenance, Upkeep
 from dedup_platform.rebucketing import Listener, Rebucketing
 from dedup_platform.recompute import Recompute
+from dedup_platform.redecoding import Choice
+from dedup_platform.rejected import COLUMNS, Outcome, ReasonCount, Rejected, RejectedRecord
 from dedup_platform.retries import again
 from dedup_platform.settings import Settings
 from dedup_platform.stream import KafkaSource, Stream
 
+EVERY = Choice()
+"""All rejected records."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -78,6 +82,7 @@ class Platform:
         self._recompute = Recompute(self.lake, self.ledger)
         self._maintenance = Maintenance(self.lake, self.ledger)
         self._rebucketing = Rebucketing(self.lake, self.ledger)
+        self._rejected = Rejected(self.lake, self.ledger)
 
     @classmethod
     def open(
@@ -160,13 +165,12 @@ class Platform:
                     stale_cells=len(plans[table].stale) if table in plans else 0,
                 )
             )
-        in_cells = sizes.get(tables.RAW_EVENTS, TableSize()).rows
         return Status(
             stream=stream,
             tables=tuple(found),
             files_read=len(self.ledger.files(stream)),
             records_read=self._records_read(stream),
-            rejected=self.rows(stream, tables.RAW_EVENTS) - in_cells if heads else 0,
+            rejected=self.count_rejected(stream),
             waiting=self.waiting(stream),
         )
 
@@ -184,6 +188,56 @@ class Platform:
         """A table's current rows. Events and duplicates are the pair of snapshots that belong together."""
         definition = self.stream(stream)
         return self.lake.read(definition, table, self.lake.current(definition, table))
+
+    def count_rejected(self, stream: str) -> int:
+        """How many records are rejected, dropped ones among them; from metadata alone."""
+        if not self.ledger.sync(stream):
+            return 0
+        in_cells = self.ledger.totals(stream).get(tables.RAW_EVENTS, TableSize()).rows
+        return self.rows(stream, tables.RAW_EVENTS) - in_cells
+
+    def rejected(self, stream: str) -> DataFrame:
+        """The rejected records: coordinates, arrival, reason, payload and what decoding it takes."""
+        return self.read(stream, tables.RAW_EVENTS).where("event_time is null").select(*COLUMNS)
+
+    def rejected_reasons(self, stream: str, choice: Choice = EVERY) -> list[ReasonCount]:
+        """The chosen rejected records, counted by reason, the most frequent first. No Spark."""
+        return self._rejected.reasons(self.stream(stream), choice)
+
+    def rejected_records(self, stream: str, choice: Choice = EVERY, limit: int = 20) -> list[RejectedRecord]:
+        """The first of the chosen rejected records in arrival order, with the beginning of each payload. No Spark."""
+        return self._rejected.first(self.stream(stream), choice, limit)
+
+    def rejected_record(self, stream: str, source: str, partition: int, offset: int, index: int) -> RejectedRecord:
+        """One rejected record by its coordinates, whole. No Spark. Raises UnknownRecordError."""
+        return self._rejected.record(self.stream(stream), (source, partition, offset, index))
+
+    def rejected_in(self, stream: str, snapshot_ids: Iterable[int]) -> Mapping[str, int]:
+        """How many rejected records some snapshots of `raw_events` brought, by reason; reads only what these added."""
+        return self._rejected.added_by_reason(self.stream(stream), snapshot_ids)
+
+    def newest_batch(self, stream: str) -> int | None:
+        """The snapshot of `raw_events` of the newest ingest that brought records; None before the first one."""
+        return self._rejected.newest_batch(self.stream(stream))
+
+    def replay(self, stream: str, choice: Choice = EVERY, limit: int | None = None) -> Outcome:
+        """Decode chosen rejected records again with today's stream file; what can be an event now becomes one.
+
+        One commit, none if nothing changes. `limit`: only the first ones in arrival order. The derived tables are not
+        touched; `repair` rebuilds the cells that got rows.
+        """
+        return self._do(self._rejected.replay, self._prepare(stream), choice, limit)
+
+    def drop(self, stream: str, choice: Choice = EVERY, limit: int | None = None) -> Outcome:
+        """Take the payloads from chosen rejected records for good; the records stay counted, as `dropped:<reason>`."""
+        return self._do(self._rejected.drop, self._prepare(stream), choice, limit)
+
+    def redecode(self, stream: str, partitions: Iterable[int]) -> Outcome:
+        """Decode the events of some partitions again with today's stream file; they may move or become rejected.
+
+        One commit, none if nothing changes. Every `arrival_time` stays.
+        """
+        return self._do(self._rejected.redecode, self._prepare(stream), list(partitions))
 
     def verify(self, stream: str) -> list[str]:
         """Recompute everything from raw and compare row for row: the first differences, none if all is equal."""

@@ -4,24 +4,28 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dedup_platform.demo import Score
 from dedup_platform.ingest import PartitionOffsets
 from dedup_platform.lateness import StaleCell, TablePlan
 from dedup_platform.maintenance import Upkeep
 from dedup_platform.platform import Status
+from dedup_platform.rejected import Outcome, ReasonCount, RejectedRecord
 from dedup_platform.stream import KafkaSource, Stream
 
 SHOWN = 10
 """How many files that are left alone are listed."""
 ID_LENGTH = 12
+RECORDS_SHOWN = 20
+"""How many rejected records are listed."""
 
 
 def print_json(value: Any) -> None:
@@ -108,6 +112,43 @@ def print_upkeep(console: Console, done: Mapping[str, Iterable[Upkeep]]) -> None
         console.print(table if table.row_count else f"{name}: nothing was taken in yet")
 
 
+def print_rejected(console: Console, reasons: Sequence[ReasonCount], records: Sequence[RejectedRecord]) -> None:
+    """Rejected records counted by reason, and some of them one by one."""
+    if not reasons:
+        console.print("No record is rejected, or none that is meant.")
+        return
+    table = _table("reason", "records#", "first arrived", "last arrived", "sources~")
+    for each in reasons:
+        sources = ", ".join(each.sources[:3]) + (f" and {len(each.sources) - 3:,} more" if each.sources[3:] else "")
+        times = moment(each.oldest), moment(each.newest)
+        table.add_row(Text(each.reason), f"{each.records:,}", *times, Text(sources))
+    console.print(table)
+    if records:
+        console.print(_records(records))
+
+
+def print_record(console: Console, record: RejectedRecord) -> None:
+    """One record, whole; what is no text is hexadecimal."""
+    for name, value in record_value(record).items():
+        console.print(f"{name}: {'none' if value is None else value}", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_outcome(console: Console, stream: Stream, outcome: Outcome) -> None:
+    """What a replay, a drop or a redecode did."""
+    if outcome.snapshot_id is None:
+        console.print("Nothing changed, and nothing was committed.")
+        return
+    counted = ((outcome.accepted, "became events"), (outcome.rejected, "were rejected"), (outcome.altered, "changed"))
+    told = ", ".join(f"{count:,} {what}" for count, what in counted if count)
+    console.print(f"{stream.name}: of its records, {told}.", highlight=False)
+    if outcome.cells:
+        partitions = {cell.partition for cell in outcome.cells}
+        console.print(
+            f"Cells with other rows: {len(outcome.cells):,}, in {span(stream, partitions)}; "
+            f"the next run repairs what depends on them."
+        )
+
+
 def print_scores(console: Console, title: str, scores: Iterable[Score]) -> None:
     """Found against expected, line by line."""
     table = _table("", "found#", "truth#", "")
@@ -150,6 +191,43 @@ def status_value(status: Status) -> dict[str, Any]:
         # As text: a snapshot id has more digits than the numbers of most readers of JSON.
         "tables": {table.table: asdict(table) | {"snapshot_id": str(table.snapshot_id)} for table in status.tables},
     }
+
+
+def rejected_value(reasons: Sequence[ReasonCount], records: Sequence[RejectedRecord]) -> dict[str, Any]:
+    """Rejected records for programs; of each payload the beginning."""
+    return {
+        "reasons": [asdict(each) for each in reasons],
+        "records": [_listed(each) for each in records],
+    }
+
+
+def record_value(record: RejectedRecord) -> dict[str, Any]:
+    """A rejected record for programs: `payload` is text, or hexadecimal as `payload_encoding` says."""
+    payload, encoding = text_of(record.payload)
+    return asdict(record) | {"payload": payload, "payload_encoding": encoding}
+
+
+def text_of(payload: bytes | None) -> tuple[str | None, str | None]:
+    """A payload as text and how that stands for its bytes: `utf-8`, `hex`, or None for none."""
+    if payload is None:
+        return None, None
+    try:
+        return payload.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return payload.hex(), "hex"
+
+
+def outcome_value(stream: Stream, outcome: Outcome) -> dict[str, Any]:
+    """What a replay, a drop or a redecode did, for programs; `snapshot_id` is null if nothing changed."""
+    partitions = sorted({stream.partitions.key(cell.partition) for cell in outcome.cells})
+    snapshot_id = None if outcome.snapshot_id is None else str(outcome.snapshot_id)
+    counts = {"accepted": outcome.accepted, "rejected": outcome.rejected, "altered": outcome.altered}
+    return {"snapshot_id": snapshot_id, **counts, "cells": len(outcome.cells), "partitions": partitions}
+
+
+def moment(time: datetime) -> str:
+    """A time to the second, in UTC: `2026-01-31 23:59:59`."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def span(stream: Stream, partitions: Iterable[int]) -> str:
@@ -199,6 +277,31 @@ def _table(*columns: str) -> Table:
         justify: Literal["left", "right"] = "right" if right else "left"
         table.add_column(column.rstrip("#~"), justify=justify, overflow="fold", no_wrap=not long)
     return table
+
+
+def _records(records: Iterable[RejectedRecord]) -> Table:
+    table = _table("source~", "partition#", "offset#", "index#", "arrived", "reason", "payload begins~")
+    for each in records:
+        places = [str(place) for place in (each.source_partition, each.source_offset, each.source_index)]
+        table.add_row(
+            Text(each.source),
+            *places,
+            moment(each.arrival_time),
+            Text(each.rejection_reason),
+            Text(_beginning(each) or ""),
+        )
+    return table
+
+
+def _listed(record: RejectedRecord) -> dict[str, Any]:
+    value = asdict(record) | {"payload_begins": _beginning(record)}
+    del value["payload"], value["payload_context"]
+    return value
+
+
+def _beginning(record: RejectedRecord) -> str | None:
+    # The beginning of a text may end amid a character.
+    return None if record.payload is None else record.payload.decode("utf-8", "backslashreplace")
 
 
 def _extent(stream: Stream, cells: Sequence[StaleCell]) -> tuple[str, str, str, str]:

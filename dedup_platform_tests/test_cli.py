@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import cli, errors, tables
 from dedup_platform.settings import Settings
-from dedup_platform.stream import Stream
+from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
 
 
@@ -105,6 +105,67 @@ def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
     assert "sessions: should not be there" in printed
 
 
+def test_rejected_records_are_listed_shown_dropped_and_replayed(
+    line: Line, stream: Stream, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dedup_platform.platform import Platform
+
+    settings, right = Settings(home=Path(os.environ["DEDUP_PLATFORM_HOME"])), stream.origin.read_text()
+    assert "No record is rejected" in line("rejected", "list", stream.name)
+    stream.origin.write_text(right.replace("event_time: happened", "event_time: {field: happened, format: '%d/%m/%Y'}"))
+    deliver(stream, "first.json", "2024-03-01T10:00", "2024-03-02T10:00")
+    broken = stream.files.root / "[b]roken.json"
+    broken.write_bytes("né".encode() + b"\n\xff[bold]\n")
+    os.utime(broken, (1.6e9, 1.6e9))
+    wrong = load_stream(stream.origin)
+    Platform.open(settings, {wrong.name: wrong}, lambda: spark).ingest(wrong.name)
+
+    listed = json.loads(line("rejected", "list", stream.name, "--json"))
+    assert listed["records"] == []
+    counts = {each["reason"]: each["records"] for each in listed["reasons"]}
+    assert counts == {"malformed_record": 2, "unreadable_event_time": 2}
+    assert "[b]roken.json" in line("rejected", "list", stream.name)
+    some = ("rejected", "list", stream.name, "--reason", "malformed*", "--until", "2024-01-01", "--limit", "1")
+    [record] = json.loads(line(*some, "--json"))["records"]
+    assert (record["source"], record["source_offset"], record["payload_begins"]) == ("[b]roken.json", 0, "né")
+    assert "né" in line(*some)
+
+    shown = ("rejected", "show", stream.name, "[b]roken.json")
+    assert "payload: né" in line(*shown, "0")
+    assert json.loads(line(*shown, "1", "--json"))["payload_encoding"] == "hex"
+    assert "payload: ff5b626f6c645d" in line(*shown, "1")
+    assert "no rejected record 2" in line(*shown, "2", code=2)
+
+    dropping = ("rejected", "drop", stream.name, "--source", "*roken*")
+    monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
+    assert "Drop 2 rejected records" in line(*dropping, code=cli.REFUSED)
+    monkeypatch.setattr(sys, "stdin", StringIO(""))
+    assert "--yes" in line(*dropping, code=cli.REFUSED)
+    assert "2 changed" in line(*dropping, "--yes")
+    assert "Nothing changed" in line(*dropping)
+    assert "payload: none" in line(*shown, "0")
+
+    assert "Nothing changed" in line("rejected", "replay", stream.name)
+    stream.origin.write_text(right)
+    replayed = line("rejected", "replay", stream.name, "--since", "2024-03-01", "--until", "2024-03-02")
+    assert "1 became events" in replayed
+    assert "in 2024-03-01;" in replayed
+    told = json.loads(line("rejected", "replay", stream.name, "--json"))
+    assert (told["accepted"], told["partitions"]) == (1, ["2024-03-02"])
+    assert json.loads(line("rejected", "replay", stream.name, "--json"))["snapshot_id"] is None
+    line("export", stream.name, "rejected_events", "--to", "rejected.csv")
+    exported = list(csv.DictReader(StringIO(Path("rejected.csv").read_text())))
+    assert [row["rejection_reason"] for row in exported] == 2 * ["dropped:malformed_record"]
+
+    stream.origin.write_text(
+        right.replace("event_time: happened", "event_time: {field: happened, timezone: Europe/Paris}")
+    )
+    redecoding = ("redecode", stream.name, "--partitions")
+    assert "Nothing changed" in line(*redecoding, "2024-03-03..2024-03-05")
+    for keys in ("soon", "2024-03-02..2024-03-01", "2024-03-01..x"):
+        assert keys in line(*redecoding, keys, code=2)
+
+
 def test_plan_tells_what_is_stale_and_runs_nothing(line: Line, stream: Stream, spark: SparkSession) -> None:
     from dedup_platform.platform import Platform
 
@@ -172,5 +233,18 @@ def test_the_console_script_documents_its_exit_codes() -> None:
     script = Path(sys.executable).with_name("dedup-platform")
     shown = subprocess.run([str(script), "--help"], capture_output=True, text=True, check=True).stdout
     assert all(f"{code}  " in shown for code in range(6))
-    for command in ("check", "run", "plan", "status", "export", "verify", "maintain", "buckets", "demo", "files"):
+    for command in (
+        "check",
+        "run",
+        "plan",
+        "status",
+        "export",
+        "verify",
+        "maintain",
+        "buckets",
+        "redecode",
+        "rejected",
+        "demo",
+        "files",
+    ):
         assert command in shown

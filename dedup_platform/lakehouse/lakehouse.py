@@ -44,6 +44,7 @@ from dedup_platform.catalog import (
     files_by_cell,
     head,
     paired_duplicates,
+    rejected_files,
 )
 from dedup_platform.datafiles import TableFiles
 from dedup_platform.errors import ConflictError
@@ -176,6 +177,10 @@ class Lakehouse:
         between = self._between(stream, table, {cell.partition for cell in wanted})
         found = files_by_cell(self._load(stream.name, table), snapshot_id, between)
         return {cell: files for cell, files in found.items() if cell in wanted}
+
+    def rejected_files(self, stream: Stream, snapshot_id: int) -> list[DataFile]:
+        """The data files of the rejected records of one snapshot of `raw_events`; they are in no cell."""
+        return rejected_files(self._load(stream.name, tables.RAW_EVENTS), snapshot_id)
 
     def _between(self, stream: Stream, table: str, partitions: Iterable[int]) -> str:
         """A filter on time for PyIceberg, by which it passes over the manifests of other partitions."""

@@ -54,9 +54,9 @@ class Fold:
             return
         self.resize(change)
         news = self.add_news(change.cell, sequence, at)
-        if change.sign > 0:
-            news.rows_added += change.rows
-            news.arrival_min = _earliest(news.arrival_min, micros(change.arrival_min))
+        news.rows_added += change.rows if change.sign > 0 else 0
+        # What goes matters as far as what comes: it beats no longer what arrived after it.
+        news.arrival_min = _earliest(news.arrival_min, micros(change.arrival_min))
 
     def add_news(self, cell: Cell, sequence: int, at: datetime) -> News:
         """What a snapshot brought to a cell, to be filled in; without anything, that it changed the cell."""

@@ -143,7 +143,8 @@ class Ledger:
                 fold.add(change, sequence, committed_at(snapshot))
         if name := summary(snapshot, "receipt"):
             fold.newest_receipt = name
-            self._add_receipt(fold, stream, name)
+            for cell in self._add_receipt(fold, stream, name).get("disturbed", ()):
+                fold.add_news(Cell(*cell), sequence, committed_at(snapshot))
 
     def _add_receipt(self, fold: Fold, stream: str, name: str) -> dict[str, Any]:
         receipt = self.catalog.read_receipt(stream, name)
@@ -162,16 +163,19 @@ class Ledger:
         # A compaction or a new column tells nothing of what was read before it.
         fold.complete &= name is not None
         checked: set[Cell] = set()
+        disturbed: set[Cell] = set()
         is_same_layout = True
         while name:
             receipt = self._add_receipt(fold, stream, name)
             if is_same_layout:
                 checked |= {Cell(*cell) for cell in receipt.get("rewritten", ())}
+                disturbed |= {Cell(*cell) for cell in receipt.get("disturbed", ())}
             is_same_layout &= "buckets" not in receipt
             name = receipt.get("previous")
         fold.receipts.reverse()
-        # A cell that was emptied has no file left to tell when: take it for newer than anything built from it.
-        for cell in checked - fold.sizes.keys():
+        # A cell that was emptied has no file left to tell when, and one beside rows that went has only older files:
+        # take them for newer than anything built from them.
+        for cell in (checked - fold.sizes.keys()) | disturbed:
             fold.add_news(cell, oldest.sequence_number or 0, committed_at(oldest))
 
     # Reading

@@ -8,6 +8,7 @@ import dagster as dg
 from dedup_platform.orchestration.assets import stream_assets
 from dedup_platform.orchestration.jobs import ingest_job, repair_job
 from dedup_platform.orchestration.maintenance import maintenance_job, maintenance_schedule
+from dedup_platform.orchestration.rejected import rejected_asset, rejected_check
 from dedup_platform.orchestration.resources import platform_resource, spark_resource
 from dedup_platform.orchestration.sensors import stream_sensors
 from dedup_platform.platform import utc_now
@@ -22,9 +23,11 @@ def build_definitions(
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
     """Assets, jobs and sensors for each stream and one upkeep of all, over one platform and one Spark session a run."""
+    assets = [each for stream in streams.values() for each in stream_assets(stream)]
     upkeep = [maintenance_job(streams.values())] if streams else []
     return dg.Definitions(
-        assets=[asset for stream in streams.values() for asset in stream_assets(stream)],
+        assets=[*assets, *(rejected_asset(stream) for stream in streams.values())],
+        asset_checks=[rejected_check(stream) for stream in streams.values()],
         jobs=[*(job for stream in streams.values() for job in (ingest_job(stream), repair_job(stream))), *upkeep],
         schedules=[maintenance_schedule(job) for job in upkeep],
         sensors=[sensor for stream in streams.values() for sensor in stream_sensors(stream, settings)],

@@ -10,6 +10,7 @@ from dedup_platform.errors import ConservationError
 from dedup_platform.orchestration.checks import CHECKS, evaluations, unbalanced
 from dedup_platform.orchestration.faults import faults
 from dedup_platform.orchestration.partitions import last_known, ordinals
+from dedup_platform.orchestration.rejected import report_rejected
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 
@@ -36,15 +37,18 @@ def report(
     Returns the evaluations of the table's checks, which are logged already.
     """
     chosen = chosen_partitions(context, stream)
-    untold, found = set(chosen), list[dg.AssetCheckEvaluation]()
+    untold, found, snapshots = set(chosen), list[dg.AssetCheckEvaluation](), list[int]()
     for commit in _balanced(context, stream, table, commits):
         context.log.info(sentence(commit))
+        snapshots += [commit.snapshot_id] if commit.snapshot_id is not None else []
         untold -= commit.partitions.keys()
         for name in written_with(table):
             for partition, numbers in sorted(commit.partitions.items()):
                 _tell(context, stream, name, partition, _metadata(commit, name, numbers), partition in chosen)
         wrong = faults(platform, stream, table, commit.partitions) if table in tables.DERIVED else {}
         found += evaluations(stream, commit, wrong)
+    if table == tables.RAW_EVENTS:
+        report_rejected(context, platform, stream, snapshots)
     for evaluation in found:
         _log_check(context, evaluation)
     for partition in untold:

@@ -9,7 +9,7 @@ from dedup_platform.sources.decoding import Delivery, EventDecoder, Row
 from dedup_platform.sources.records import Content
 from dedup_platform.stream import Stream, decimal_of
 
-__all__ = ["Coordinate", "Delivered", "RawBatches"]
+__all__ = ["Coordinate", "Delivered", "RawBatches", "arrow_type"]
 
 Coordinate = tuple[str, int, int, int]
 """source, source_partition, source_offset, source_index"""
@@ -37,7 +37,7 @@ class RawBatches:
 
     def __init__(self, stream: Stream) -> None:
         columns = tables.columns(stream, tables.RAW_EVENTS)
-        self._schema = pa.schema([(column.name, _arrow_type(str(column.type))) for column in columns])
+        self._schema = pa.schema([(column.name, arrow_type(str(column.type))) for column in columns])
         self.decoder = EventDecoder(stream)
 
     def of(self, delivered: Iterable[Delivered]) -> Iterator[pa.RecordBatch]:
@@ -62,6 +62,7 @@ class RawBatches:
         return pa.record_batch(columns, schema=self._schema)
 
 
-def _arrow_type(column_type: str) -> pa.DataType:
+def arrow_type(column_type: str) -> pa.DataType:
+    """The type in which Arrow takes the values of a `Row` for a column of this type."""
     size = decimal_of(column_type)
     return pa.decimal128(*size) if size else _ARROW_TYPES[column_type]

@@ -53,6 +53,7 @@ class Delivery:
     arrival: int
     is_arrival_known: bool
     is_tabular: bool  # a column that the file lacks is an error of the file; in JSON a name may be left out
+    is_arrival_fixed: bool = False  # `arrival` was told by the record itself, when it was taken in
 
 
 class EventDecoder:
@@ -92,16 +93,25 @@ class EventDecoder:
         is_known = has_append_time or not isinstance(self._arrival, KafkaAppendTime)
         return Delivery(timestamp, is_known, message_format in _TABULAR)
 
-    def decode_record(self, payload: bytes | None, payload_context: str, source: str, modified: datetime) -> Row:
+    def decode_record(
+        self,
+        payload: bytes | None,
+        payload_context: str,
+        source: str,
+        modified: datetime,
+        is_arrival_fixed: bool = False,
+    ) -> Row:
         """The row of one record as raw_events holds it.
 
         `modified` is the file's modification time or, for a replay, the row's `arrival_time`: where it decides, the
-        two are the same.
+        two are the same. `is_arrival_fixed` says that it decides: the record was an event already.
         """
         context = _context(payload_context)
         delivery = self.delivery(source, modified, context["format"])
         if CREATE_TIME in context:
             delivery = self.message_delivery(delivery.arrival, context["format"], has_append_time=False)
+        if is_arrival_fixed:
+            delivery = Delivery(microseconds(modified), True, delivery.is_tabular, is_arrival_fixed=True)
         content = TOMBSTONE if payload is None else self._messages.content(payload, context)
         return self.decode(content, delivery)
 
@@ -122,6 +132,8 @@ class EventDecoder:
             return (None, None, None, arrival, *(None for _ in self._attributes), rejected.reason)
 
     def _arrival_time(self, fields: Fields, delivery: Delivery) -> int:
+        if delivery.is_arrival_fixed:
+            return delivery.arrival
         if isinstance(self._arrival, TimeField):
             if delivery.is_tabular and self._arrival.field not in fields:
                 raise RejectedError(MISSING_FIELD + self._arrival.field)

@@ -1,8 +1,8 @@
 """A process that takes in and repairs one stream and kills itself, for real, at a named step.
 
-python -m dedup_platform_tests.crashes.child HOME STREAM_FILE NOW STEP all|python run|buckets
+python -m dedup_platform_tests.crashes.child HOME STREAM_FILE NOW STEP all|python run|buckets|replay
 
-Or it repairs and changes the number of buckets.
+Or it changes the number of buckets after it, or replays rejected records in its place.
 """
 
 import os
@@ -42,7 +42,9 @@ def main(home: Path, stream_file: Path, now: datetime, fatal: str, victim: str, 
 
     tell_steps(platform, hear)
     platform.ingest(stream.name)
-    if job == "buckets":
+    if job == "replay":
+        platform.replay(stream.name)
+    elif job == "buckets":
         platform.change_buckets(stream.name, BUCKETS)
     else:
         platform.repair(stream.name)

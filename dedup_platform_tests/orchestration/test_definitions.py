@@ -32,7 +32,7 @@ def definitions(tmp_path: Path, two_streams: dict[str, Stream]) -> dg.Definition
 
 def test_every_stream_has_its_assets_jobs_and_sensors(definitions: dg.Definitions) -> None:
     graph = definitions.resolve_asset_graph()
-    keys = {f"{name}/{table}" for name in ("daily", "hourly") for table in tables.ALL}
+    keys = {f"{name}/{table}" for name in ("daily", "hourly") for table in (*tables.ALL, "rejected_events")}
     assert {key.to_user_string() for key in graph.get_all_asset_keys()} == keys
     assert {job.name for job in definitions.resolve_all_job_defs()} >= {
         "daily_ingest",

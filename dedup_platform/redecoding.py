@@ -1,0 +1,261 @@
+"""Records of `raw_events` judged anew, by tasks of Spark that read and write data files themselves.
+
+A task streams through whole data files. Where a row changes, its file is replaced: what changed goes to the cell where
+it belongs now (or to the rejected records), what did not is copied. A file in which nothing changes is left alone.
+Nothing is committed: what a task returns are files that no snapshot names yet.
+"""
+
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
+from typing import Any, Protocol
+
+import polars as pl
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyspark.sql import SparkSession
+
+from dedup_platform.cellwork import TASK_BYTES, cut
+from dedup_platform.datafiles import TableFiles, buckets_of
+from dedup_platform.lateness import Cell
+from dedup_platform.sources.batches import arrow_type
+from dedup_platform.sources.decoding import EventDecoder
+from dedup_platform.stream import Stream
+from dedup_platform.tables import ARRIVAL_ORDER, RAW_EVENTS, column_names, columns
+from dedup_platform.workers import on_workers
+
+HELD_BYTES = 64 * 2**20
+"""A task holds about so many bytes of rows before it writes them."""
+DROPPED = "dropped:"
+"""In front of the reason of a record that somebody dropped."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which rejected records are meant: those for which all that is said holds. None says nothing.
+
+    `reason` and `source` are globs; `since` <= `arrival_time` < `until`; `upto` is the last one in arrival order.
+    """
+
+    reason: str | None = None
+    source: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    upto: tuple[Any, ...] | None = None
+
+    def ending_with(self, last: tuple[Any, ...]) -> "Choice":
+        """Those of them that are this record (what stands in arrival order) or come before it."""
+        return replace(self, upto=last)
+
+    def of(self, rows: pl.DataFrame) -> pl.Series:
+        """Whether each row is meant; the rows have a reason and what stands in arrival order."""
+        meant = pl.lit(True)
+        for name, glob in (("rejection_reason", self.reason), ("source", self.source)):
+            if glob is not None:
+                meant &= pl.col(name).is_in([each for each in rows[name].unique() if fnmatchcase(each, glob)])
+        if self.since is not None:
+            meant &= pl.col("arrival_time") >= self.since
+        if self.until is not None:
+            meant &= pl.col("arrival_time") < self.until
+        if self.upto is not None:
+            meant &= _not_after(self.upto)
+        return rows.select(meant.alias("meant") & pl.col("source").is_not_null())["meant"]
+
+
+class Judge(Protocol):
+    """Says of some rows of `raw_events` which change, by their places, and what these become."""
+
+    def __call__(self, rows: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
+        """The places (from 0) of the rows that change, and these rows as they are to be."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Decodes rejected records again, with today's stream file. Those that have no payload stay as they are."""
+
+    stream: Stream
+    choice: Choice
+
+    def __call__(self, rows: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
+        """Those that became events, or whose reason is another one now. Only then is their arrival told anew."""
+        places = (self.choice.of(rows) & rows["payload"].is_not_null()).arg_true()
+        before = rows[places]
+        after = _decoded(before, self._decoder, self.stream, is_arrival_fixed=False)
+        is_event = after["rejection_reason"].is_null()
+        # What stands in for an arrival that could not be read stays until it can be.
+        arrival = after.select(pl.when(is_event).then("arrival_time").otherwise(before["arrival_time"]))
+        after = after.with_columns(arrival.to_series().alias("arrival_time"))
+        differs = after["rejection_reason"].ne_missing(before["rejection_reason"])
+        return places.filter(differs), after.filter(differs)
+
+    @cached_property
+    def _decoder(self) -> EventDecoder:
+        return EventDecoder(self.stream)
+
+
+@dataclass(frozen=True)
+class Redecoding:
+    """Decodes events again, with today's stream file, but for their arrival: it was fixed when they were taken in."""
+
+    stream: Stream
+
+    def __call__(self, rows: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
+        """Those of which any column differs, rejected ones among them."""
+        places = rows["payload"].is_not_null().arg_true()
+        before = rows[places]
+        after = _decoded(before, self._decoder, self.stream, is_arrival_fixed=True)
+        differs = pl.repeat(False, before.height, eager=True)
+        for name in _decoded_names(self.stream):
+            differs |= after[name].ne_missing(before[name])
+        return places.filter(differs), after.filter(differs)
+
+    @cached_property
+    def _decoder(self) -> EventDecoder:
+        return EventDecoder(self.stream)
+
+
+@dataclass(frozen=True)
+class Dropping:
+    """Takes the payload from rejected records, and marks the reason."""
+
+    choice: Choice
+
+    def __call__(self, rows: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
+        """Those that are not dropped yet."""
+        places = (self.choice.of(rows) & ~is_dropped(rows)).arg_true()
+        return places, rows[places].with_columns(
+            payload=pl.lit(None, pl.Binary), rejection_reason=pl.lit(DROPPED) + pl.col("rejection_reason")
+        )
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What tasks did: paths of files to take away, files to add, and how many rows changed in which way."""
+
+    removed: frozenset[str] = frozenset()
+    added: tuple[DataFile, ...] = ()
+    counts: Counter[str] = field(default_factory=Counter)
+    """`accepted`: became events; `rejected`: were events; `altered`: are what they were, with other values."""
+
+
+def rewrite(
+    spark: SparkSession, stream: Stream, table: TableFiles, buckets: int, files: Sequence[DataFile], judge: Judge
+) -> Rewritten:
+    """Have Spark's workers judge the rows of these files of `raw_events`; small files share a task."""
+    tasks = [pickle.dumps(part) for part in cut(files, lambda file: file.file_size_in_bytes, TASK_BYTES)]
+    run = partial(_run, stream, table, buckets, judge)
+    done: list[Rewritten] = [pickle.loads(each) for each in on_workers(spark, tasks, run)]
+    return Rewritten(
+        frozenset(path for each in done for path in each.removed),
+        tuple(table.partitioned(file) for each in done for file in each.added),
+        sum((each.counts for each in done), Counter()),
+    )
+
+
+def is_dropped(rows: pl.DataFrame) -> pl.Series:
+    """Whether each rejected record was dropped."""
+    return rows["rejection_reason"].str.starts_with(DROPPED)
+
+
+def _run(stream: Stream, table: TableFiles, buckets: int, judge: Judge, task: bytes) -> bytes:
+    names = column_names(stream, RAW_EVENTS)
+    writer = _Writer(stream, table, buckets)
+    removed, counts = [], Counter[str]()
+    for file in pickle.loads(task):
+        changed = []
+        for rows in _frames(table, file, names):
+            places, after = judge(rows)
+            counts.update(_outcomes(rows[places], after))
+            writer.add(after)
+            changed.append(places)
+        if any(places.len() for places in changed):
+            removed.append(file.file_path)
+            for places, rows in zip(changed, _frames(table, file, names), strict=True):
+                writer.add(
+                    rows.with_row_index("_place").filter(~pl.col("_place").is_in(places.implode())).drop("_place")
+                )
+    return pickle.dumps(Rewritten(frozenset(removed), tuple(writer.close()), counts))
+
+
+class _Writer:
+    """Writes rows as files of the cells in which they lie, those of a cell together as far as memory allows."""
+
+    def __init__(self, stream: Stream, table: TableFiles, buckets: int) -> None:
+        self._length = stream.partitions.length
+        self._table = table
+        self._buckets = buckets
+        self._held: dict[Cell | None, list[pl.DataFrame]] = {}
+        self._bytes = 0
+        self._files: list[DataFile] = []
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Take in rows of any cells, and rejected ones."""
+        for cell, inside in self._by_cell(rows):
+            self._held.setdefault(cell, []).append(inside)
+            self._bytes += int(inside.estimated_size())
+        if self._bytes >= HELD_BYTES:
+            self._write()
+
+    def close(self) -> list[DataFile]:
+        """Write what is left; all files."""
+        self._write()
+        return self._files
+
+    def _write(self) -> None:
+        for cell, parts in self._held.items():
+            self._files.append(self._table.write(cell, pl.concat(parts).to_arrow()))
+        self._held.clear()
+        self._bytes = 0
+
+    def _by_cell(self, rows: pl.DataFrame) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
+        ordinals = rows["event_time"].dt.epoch("us") // (self._length // timedelta(microseconds=1))
+        marked = rows.with_columns(_partition=ordinals, _bucket=buckets_of(rows["entity_id"], self._buckets))
+        for (partition, bucket), inside in marked.partition_by(
+            "_partition", "_bucket", as_dict=True, include_key=False, maintain_order=True
+        ).items():
+            yield (None if partition is None else Cell(partition, bucket)), inside
+
+
+def _frames(table: TableFiles, file: DataFile, names: Sequence[str]) -> Iterator[pl.DataFrame]:
+    for batch in table.batches(file, names):
+        frame = pl.from_arrow(batch)
+        assert isinstance(frame, pl.DataFrame)
+        yield frame
+
+
+def _decoded(rows: pl.DataFrame, decoder: EventDecoder, stream: Stream, is_arrival_fixed: bool) -> pl.DataFrame:
+    """The rows with what decoding their payloads gives now."""
+    known = rows.select("payload", "payload_context", "source", "arrival_time").iter_rows()
+    decoded = [
+        decoder.decode_record(payload, context, source, arrival, is_arrival_fixed)
+        for payload, context, source, arrival in known
+    ]
+    names = ("entity_id", "event_id", "event_time", "arrival_time", *stream.attributes, "rejection_reason")
+    types = {column.name: arrow_type(str(column.type)) for column in columns(stream, RAW_EVENTS)}
+    values = list(zip(*decoded, strict=True)) or [()] * len(names)
+    table = pa.table({name: pa.array(each, types[name]) for name, each in zip(names, values, strict=True)})
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return rows.with_columns(frame.cast({name: rows.schema[name] for name in names}))
+
+
+def _decoded_names(stream: Stream) -> tuple[str, ...]:
+    return ("entity_id", "event_id", "event_time", *stream.attributes, "rejection_reason")
+
+
+def _outcomes(before: pl.DataFrame, after: pl.DataFrame) -> Iterable[str]:
+    """What became of each row that changed."""
+    was, is_ = before["rejection_reason"].is_null(), after["rejection_reason"].is_null()
+    return ("altered" if old == new else "accepted" if new else "rejected" for old, new in zip(was, is_, strict=True))
+
+
+def _not_after(last: tuple[Any, ...]) -> pl.Expr:
+    """The condition that a row is this one, or comes before it in arrival order."""
+    condition = pl.lit(True)
+    for name, value in reversed(list(zip(ARRIVAL_ORDER, last, strict=True))):
+        condition = (pl.col(name) < value) | ((pl.col(name) == value) & condition)
+    return condition
