@@ -116,8 +116,6 @@ def watched(tmp_path: Path, postgres_server: PostgresServer) -> Iterator[Watched
 def test_no_secret_is_printed_logged_stored_or_listed(watched: Watched) -> None:
     deliver(watched.stream, "first", "2024-03-02T10:00")
     assert watched.run("run") == 0
-    deliver(watched.stream, "late", "2024-03-01T10:00")
-    assert watched.run("run") == 0
     deliver(watched.stream, "never", "2024-03-01T11:00")
     for name in ("CATALOG_URI", "CONTROL_URI", "DAGSTER_URI", "S3_SECRET_ACCESS_KEY"):
         assert watched.run("--debug", "run", **watched.wrong(name)) != 0
@@ -127,7 +125,7 @@ def test_no_secret_is_printed_logged_stored_or_listed(watched: Watched) -> None:
     # All that could tell something was looked at.
     heard = list(watched.overheard())
     assert any(b"org.apache.spark.deploy.SparkSubmit" in text for _, text in heard)
-    assert {Path(place).parent.name for place, _ in heard} >= {"events", "receipts", "metadata"}
+    assert {part for place, _ in heard for part in Path(place).parts} >= {"events", "receipts", "metadata"}
     assert any(b"redacted" in text and b"fs.s3a.secret.key" in text for _, text in heard)
     assert any(b"password authentication failed" in text for _, text in heard)
     assert any(b"STEP_FAILURE" in text for _, text in heard)
