@@ -9,7 +9,6 @@ import base64
 import struct
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
 from math import isfinite, isnan
 
 from dedup_platform.sources.json_records import Number
@@ -29,7 +28,6 @@ def double_text(value: float) -> str:
     return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-@lru_cache(2**12)
 def float_text(value: float) -> str:
     """The same of a 32-bit float: 0.1 rather than 0.10000000149011612."""
     for digits in (6, 7, 8):
