@@ -4,7 +4,6 @@ import struct
 from datetime import UTC, datetime
 from decimal import Decimal
 
-import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -26,7 +25,8 @@ def test_a_float_of_32_bits_is_the_shortest_text_that_reads_back_equal(value: fl
     text = float_text(value)
     assert isinstance(text, Number)
     assert struct.pack("<f", float(text)) == struct.pack("<f", value)
-    assert float(text) == float(str(np.float32(value)))
+    digits = len(text.lower().split("e")[0].replace(".", "").strip("-0"))
+    assert digits < 2 or struct.pack("<f", float(f"{value:.{digits - 1}g}")) != struct.pack("<f", value)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
