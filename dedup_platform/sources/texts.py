@@ -6,11 +6,11 @@ years 1 to 9999 does not have stays the Number that was sent.
 """
 
 import base64
-import struct
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
 from math import isfinite, isnan
+
+import numpy as np
 
 from dedup_platform.sources.json_records import Number
 
@@ -19,7 +19,6 @@ __all__ = ["base64_text", "date_text", "decimal_text", "double_text", "float_tex
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # the zone's letter is added to the text
 _SECONDS = range(-62_135_596_800, 253_402_300_800)  # the years 1 to 9999
 _DAYS = range(-719_162, 2_932_897)
-_FLOAT = struct.Struct("<f")
 
 
 def double_text(value: float) -> str:
@@ -29,14 +28,9 @@ def double_text(value: float) -> str:
     return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-@lru_cache(2**12)
 def float_text(value: float) -> str:
     """The same of a 32-bit float: 0.1 rather than 0.10000000149011612."""
-    for digits in (6, 7, 8):
-        short = float(f"{value:.{digits}g}")
-        if abs(short) < 3.5e38 and _FLOAT.unpack(_FLOAT.pack(short))[0] == value:
-            return double_text(short)
-    return double_text(float(f"{value:.9g}"))
+    return double_text(float(str(np.float32(value))))
 
 
 def decimal_text(unscaled: int, scale: int) -> Number:

@@ -296,8 +296,8 @@ def test_a_wrong_bit_in_a_packed_block_costs_no_record_before_it(codec: str, dat
     records = read_file(bytes(broken))
     intact = before(content, place)
     assert [fields for _, fields, _ in records[: len(intact)]] == intact
-    if codec != "deflate":  # which has no checksum
-        assert records[-1][1] == DAMAGED_FILE
+    # Deflate has no checksum, and the last byte of bzip2 has bits that mean nothing.
+    assert codec == "deflate" or records[-1][1] == DAMAGED_FILE or records == read_file(content)
 
 
 def damage_of(content: bytes) -> tuple[int, bytes, str]:

@@ -112,6 +112,15 @@ def test_the_context_holds_the_header_without_the_byte_order_mark() -> None:
     assert context == '{"format":"csv","header":["id","a \\"t\\"","é"]}'
 
 
+def test_named_columns_make_the_first_line_a_record() -> None:
+    lines = Lines(chunks(b"\xef\xbb\xbfu,e\r\n\r\nv\r\n", 4))
+    context = '{"format":"csv","header":["user","id"]}'
+    assert list(csv_records(lines, ("user", "id"))) == [
+        (b"u,e", {"user": "u", "id": "e"}, context),
+        (b"v", MALFORMED_RECORD, context),
+    ]
+
+
 def test_a_name_in_another_encoding_costs_only_its_own_column() -> None:
     [(_, content, context)] = read(b"id,prix \xa4\n1,2\n")
     assert content == {"id": "1", "prix \\xa4": "2"}

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import cramjam
+import fastavro
 import pytest
 import zstandard
 from hypothesis import given, settings, strategies as st
@@ -21,6 +23,7 @@ from dedup_platform.sources.files import list_files, read_files, records_of
 from dedup_platform.sources.listing import SourceFile
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream
+from dedup_platform_tests.sources.schemas import message_class, write_protos
 
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
 HEADER = b"user,id,at\n"
@@ -80,6 +83,8 @@ BAD_FILES: dict[str, tuple[bytes, list[str | None]]] = {
     "o_truncated.csv.gz": (gzip.compress(HEADER + b"u,e,2024-03-01\n")[:-4], [None, "damaged_file"]),
     "p_not_gzip.csv.gz": (HEADER, ["damaged_file"]),
     "q_truncated.csv.zst": (zstandard.compress(HEADER + b"u,e,2024-03-01\n")[:-1], ["damaged_file"]),
+    "q_truncated.csv.sz": (bytes(cramjam.snappy.compress(HEADER))[:-1], ["damaged_file"]),
+    "r_good.csv.sz": (bytes(cramjam.snappy.compress(HEADER + b"u,e,2024-03-01\n")), [None]),
     "r_good.csv.zst": (zstandard.compress(HEADER + b"u,e,2024-03-01\n"), [None]),
 }
 
@@ -98,6 +103,36 @@ def test_no_bad_file_harms_another(spark: SparkSession, tmp_path: Path) -> None:
         )
         assert (again[0], again[1], again[-1]) == (row.entity_id, row.event_id, row.rejection_reason)
     assert found == {name: reasons for name, (_, reasons) in BAD_FILES.items()}
+
+
+def test_avro_and_protobuf_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    schemas, avro, protobuf = (tmp_path / name for name in ("schemas", "avro", "protobuf"))
+    for folder in (schemas, avro, protobuf):
+        folder.mkdir()
+    write_protos(schemas)
+    batch = message_class(schemas, "pkg.Batch")(
+        events=[{"user": f"u{n}", "id": f"e{n}", "n": n, "at": {"seconds": 1_709_290_800}} for n in range(3)]
+    ).SerializeToString()
+    (protobuf / "events.pb").write_bytes(2 * (bytes([len(batch)]) + batch))
+    fields = [{"name": name, "type": kind} for name, kind in {"user": "string", "id": "string", "n": "long"}.items()]
+    schema = {"type": "record", "name": "Event", "fields": [*fields, {"name": "at", "type": "string"}]}
+    clicks = [{"user": f"u{n}", "id": f"e{n}", "n": n, "at": "2024-03-01T11:00:00Z"} for n in range(3)]
+    with (avro / "events.avro").open("wb") as file:
+        fastavro.writer(file, schema, clicks)
+    part = {"schema": str(schemas / "events.proto"), "message": "pkg.Batch", "records": "events"}
+    source = {"kind": "files", "path": f"{protobuf}/*", "format": "protobuf", "protobuf": part, "settle": "0s"}
+    attributes = {"attributes": {"n": {"field": "n", "type": "long"}}}
+    from_protobuf = rows_of(spark, click_stream("protobuf", source=source, fields=attributes))
+    (schemas / "events.proto").unlink()
+    from_avro = rows_of(spark, click_stream("avro", avro, fields=attributes))
+    found, same = (
+        [(row.entity_id, row.event_id, row.event_time, row.n, row.rejection_reason) for row in rows]
+        for rows in (from_protobuf, from_avro)
+    )
+    at = datetime(2024, 3, 1, 11)  # noqa: DTZ001  # as Spark shows it
+    assert found == 2 * [(f"u{n}", f"e{n}", at, n, None) for n in range(3)]
+    assert same == found[:3]
+    assert [row.source_offset for row in from_protobuf] == list(range(6))
 
 
 @pytest.mark.parametrize("change", ["written", "gone"])

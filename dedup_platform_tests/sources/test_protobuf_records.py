@@ -148,6 +148,13 @@ def test_what_a_batch_holds_besides_its_events_is_passed_over(batches: Stream, e
     assert [payload for payload, _, _ in read(batches, value)] == [good] * len(others)
 
 
+def test_a_group_that_does_not_end_is_the_rest_as_a_whole(batches: Stream, event: Any) -> None:
+    good = event(user="u", id="1").SerializeToString()
+    rest = field(9, 3, b"") + field(4, 0, b"\1")
+    [_, last] = read(batches, field(2, 2, good) + rest)
+    assert last == (rest, BAD, '{"format":"protobuf","rest":true}')
+
+
 @pytest.mark.parametrize("stream_name", ["batches", "whole"])
 def test_an_empty_message_is_one_rejected_record(stream_name: str, request: pytest.FixtureRequest) -> None:
     [(payload, content, _)] = read(request.getfixturevalue(stream_name), b"")
