@@ -54,6 +54,12 @@ def _pair(secret: SecretStr | None, found: ValidationInfo) -> SecretStr | None:
     return secret
 
 
+def _login(login: str | None) -> str | None:
+    if login is not None and ":" not in login:
+        raise ValueError("must be user:password")
+    return login
+
+
 class Settings(BaseSettings):
     """One deployment. `home` alone is enough: the rest lives inside it unless it is said otherwise.
 
@@ -97,6 +103,8 @@ class Settings(BaseSettings):
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
     """What connecting to Kafka takes beside the brokers: librdkafka's own properties, passwords among them."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
+    registry_login: Annotated[str | None, AfterValidator(_login)] = Field(None, repr=False)
+    """user:password, or key:secret, for the schema registries that stream files name."""
     sensor_interval: Annotated[int, Field(ge=1)] = 15
     """Seconds between two looks of a sensor."""
 

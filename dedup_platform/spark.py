@@ -6,7 +6,7 @@ import shlex
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from urllib.parse import urlsplit
@@ -80,7 +80,7 @@ def open_session(settings: Settings, build: Callable[[], SparkSession]) -> Spark
     if settings.spark_remote:
         return opened(settings, build)
     secrets = {name: value for name, value in spark_conf(settings).items() if _is_secret(name)}
-    with _file_for_java(secrets):
+    with _file_for_java(secrets) if secrets else nullcontext():
         session = build()
     for name, value in secrets.items():
         if name.startswith("spark.sql."):

@@ -12,7 +12,6 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from pyiceberg.exceptions import RESTError
-from requests import RequestException
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
@@ -110,7 +109,7 @@ def reaching(variable: str) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise UnreachableError(variable, _first_line(error.orig)) from error
-    except (RESTError, RequestException) as error:
+    except (RESTError, OSError) as error:
         raise UnreachableError(variable, _first_line(error)) from error
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from dedup_platform.settings import AWS_JAR, ENV_PREFIX, JARS, POSTGRES_JAR, Settings
 from dedup_platform.spark import jars_conf, spark_session
 from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server
-from dedup_platform_tests.servers import running
+from dedup_platform_tests.servers import new_name, running
 
 PROJECT = Path(__file__).parent.parent
 BRIEF_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
@@ -30,9 +30,10 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--thorough`: what CI has no time for. `--spark-remote`: where `spark` is."""
+    """`--thorough`: what CI has no time for. `--spark-remote`: where `spark` is. `--postgres`: where records are."""
     parser.addoption("--thorough", action="store_true", help="run the longest tests in full (an hour more)")
     parser.addoption("--spark-remote", help="a Spark Connect server (sc://...) to use, in place of a local Spark")
+    parser.addoption("--postgres", action="store_true", help="keep ledgers and Dagster's records in Postgres")
 
 
 @pytest.fixture(scope="session")
@@ -83,7 +84,14 @@ def settings(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
     """The deployment of `spark`, in a temporary folder. Its Spark has all jars, for tests of other catalogs."""
     remote, jars = request.config.getoption("--spark-remote"), jars_conf((*JARS, POSTGRES_JAR, AWS_JAR))
     home = tmp_path_factory.mktemp("home")
-    return Settings(home=home, spark_master="local[2]", spark_remote=remote, spark_conf=jars)
+    places: dict[str, Any] = {}
+    if request.config.getoption("--postgres"):
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        for name in ("CONTROL", "DAGSTER"):
+            # For all other deployments of this process and its children, too: one database may serve many.
+            os.environ[f"{ENV_PREFIX}{name}_URI"] = server.create_database(new_name())
+        places = {"catalog_uri": server.create_database(new_name())}
+    return Settings(home=home, spark_master="local[2]", spark_remote=remote, spark_conf=jars, **places)
 
 
 @pytest.fixture(scope="session")

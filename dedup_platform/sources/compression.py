@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Protocol
 
+import cramjam
 import zstandard
 
 __all__ = ["DamageError", "decompressed"]
@@ -11,8 +12,13 @@ __all__ = ["DamageError", "decompressed"]
 _BLOCK = 256 * 1024
 # Small, because a decoder gives all that a piece holds at once: 2 KiB of zstd can be 64 MiB of zeros.
 _PIECE = 2 * 1024
+_ENDS_EARLY = "the compressed data ends too early"
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_SNAPPY_MAGIC = b"\xff\x06\x00\x00sNaPpY"
+_SNAPPY_PADDING = 0xFE
+# What a chunk may take; writers of frames stop at 64 KiB, Hadoop's at 256 KiB.
+_MAX_SNAPPY_CHUNK = 16 * 2**20
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 
 
@@ -38,14 +44,19 @@ class _Decoder(Protocol):
 def decompressed(file: BinaryIO, name: str) -> Iterator[bytes]:
     """The content of an open file in chunks of any size; raises DamageError after the last byte that could be read.
 
-    The first bytes decide between gzip, zstd and plain. A name that ends in .gz or .zst promises compression: other
-    content under it is damage.
+    The first bytes decide between gzip, zstd, snappy's frames and plain. A name that ends in .gz, .zst or .sz promises
+    compression: other content under it is damage. Hadoop's snappy begins by nothing of its own, so that only a name
+    that ends in .snappy tells it.
     """
-    start = file.read(4)
+    start = file.read(len(_SNAPPY_MAGIC))
     file.seek(0)
-    decoder = _decoder_of(start)
+    decoder = _decoder_of(start[:4])
     if decoder:
         yield from _members(file, decoder)
+    elif start == _SNAPPY_MAGIC:
+        yield from _snappy_frames(file)
+    elif start and name.lower().endswith(".snappy"):
+        yield from _hadoop_snappy(file)
     elif promised := _promised(name):
         raise DamageError(f"its name promises {promised}, but its first bytes are not {promised}'s", 0)
     else:
@@ -61,8 +72,62 @@ def _decoder_of(start: bytes) -> Callable[[], _Decoder] | None:
 
 
 def _promised(name: str) -> str | None:
-    endings = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+    endings = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".sz": "snappy", ".snappy": "snappy"}
     return next((kind for ending, kind in endings.items() if name.lower().endswith(ending)), None)
+
+
+def _snappy_frames(file: BinaryIO) -> Iterator[bytes]:
+    """The content of each chunk, which has a checksum."""
+    offset = 0
+    while header := file.read(4):
+        size = int.from_bytes(header[1:], "little")
+        chunk = file.read(size)
+        if len(header) + len(chunk) < 4 + size or len(header) < 4:
+            raise DamageError(_ENDS_EARLY, offset + len(header) + len(chunk))
+        # The format lets a reader pass over kinds that it does not know; one wrong bit would so lose records unseen.
+        if 0x80 <= header[0] < _SNAPPY_PADDING:
+            raise DamageError(f"{header[0]} is no kind of chunk", offset)
+        yield _unpacked(cramjam.snappy.decompress, _SNAPPY_MAGIC + header + chunk, offset)
+        offset += 4 + size
+
+
+def _hadoop_snappy(file: BinaryIO) -> Iterator[bytes]:
+    """The content of each chunk: blocks say how much they hold, and their chunks how long they are."""
+    offset = missing = 0
+    while header := file.read(4):
+        size = int.from_bytes(header)
+        if len(header) < 4:
+            raise DamageError(_ENDS_EARLY, offset + len(header))
+        if not missing:
+            missing = size
+            offset += 4
+            continue
+        if size > _MAX_SNAPPY_CHUNK:
+            raise DamageError(f"a chunk cannot have {size} bytes", offset)
+        chunk = file.read(size)
+        if len(chunk) < size:
+            raise DamageError(_ENDS_EARLY, offset + 4 + len(chunk))
+        content = _unpacked(_unpack_raw, chunk, offset)
+        if len(content) > missing:
+            raise DamageError("a block holds more than it says", offset)
+        yield content
+        missing -= len(content)
+        offset += 4 + size
+    if missing:
+        raise DamageError(_ENDS_EARLY, offset)
+
+
+def _unpack_raw(chunk: bytes) -> cramjam.Buffer:
+    if cramjam.snappy.decompress_raw_len(chunk) > _MAX_SNAPPY_CHUNK:
+        raise cramjam.DecompressionError("a chunk holds too much")
+    return cramjam.snappy.decompress_raw(chunk)
+
+
+def _unpacked(unpack: Callable[[bytes], cramjam.Buffer], chunk: bytes, offset: int) -> bytes:
+    try:
+        return bytes(unpack(chunk))
+    except cramjam.DecompressionError as error:
+        raise DamageError(str(error), offset) from None
 
 
 def _members(file: BinaryIO, new_decoder: Callable[[], _Decoder]) -> Iterator[bytes]:
@@ -106,4 +171,4 @@ def _decode(file: BinaryIO, new_decoder: Callable[[], _Decoder], bytewise_from: 
             if content:
                 yield content
     if not decoder.eof:
-        raise DamageError("the compressed data ends too early", offset)
+        raise DamageError(_ENDS_EARLY, offset)

@@ -36,7 +36,7 @@ from dedup_platform.stream import FileName, KafkaAppendTime, Stream, TimeField
 
 __all__ = ["Delivery", "EventDecoder", "Row"]
 
-_TABULAR = ("csv", "parquet")
+_TABULAR = ("csv", "parquet", "avro")
 _POSSIBLE = range(253_402_300_800_000_000)  # the years 1970 to 9999 in microseconds
 
 Row = tuple[Any, ...]

@@ -24,9 +24,10 @@ from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.json_records import json_records
 from dedup_platform.sources.lines import Lines
 from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files, stamp
+from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.parquet_records import parquet_records
 from dedup_platform.sources.records import Record
-from dedup_platform.stream import FilesSource, Stream
+from dedup_platform.stream import Stream
 from dedup_platform.workers import spare_archives
 
 __all__ = [
@@ -72,16 +73,26 @@ def read_group(stream: Stream, groups: Sequence[Group], number: int) -> Iterator
 def records_of(stream: Stream, file: SourceFile) -> Iterator[Record]:
     """The records of one file in order. SourceError if it cannot be opened, SourceChangedError if it is another now."""
     with _opened(file) as content:
-        yield from _records(stream.files, content, file.path)
+        yield from _records(stream, content, file.path)
 
 
-def _records(source: FilesSource, content: BinaryIO, path: str) -> Iterator[Record]:
+def _records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Record]:
+    source = stream.source
     if source.format == "parquet":
         return parquet_records(content, path)
-    chunks = decompressed(content, path)
+    # Loaded only by streams of these formats, as their libraries are.
+    if source.format == "avro":
+        from dedup_platform.sources.avro_files import avro_records
+
+        return avro_records(content, path)
+    if source.format == "protobuf":
+        from dedup_platform.sources.protobuf_records import delimited_messages
+
+        return delimited_messages(content, path, MessageReader(stream).records)
+    lines = Lines(decompressed(content, path))
     if source.format == "csv":
-        return csv_records(Lines(chunks), source.csv.columns if source.csv else None)
-    return json_records(Lines(chunks))
+        return csv_records(lines, source.csv.columns if source.csv else None)
+    return json_records(lines)
 
 
 def grouped(files: Sequence[tuple[SourceFile, int]]) -> list[Group]:

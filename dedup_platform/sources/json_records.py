@@ -17,7 +17,7 @@ from dedup_platform.sources.records import (
     oversized,
 )
 
-__all__ = ["Number", "canonical", "json_content", "json_records"]
+__all__ = ["Number", "canonical", "has_too_many_levels", "json_content", "json_records"]
 
 MAX_LEVELS = 100
 """Objects and lists inside one another; a record with more is malformed (Python would stop somewhere beyond)."""
@@ -70,13 +70,16 @@ def canonical(value: Any) -> str:
     return {True: "true", False: "false", None: "null"}[value]
 
 
-def _is_too_deep(content: Any, text: str) -> bool:
-    if text.count("{") + text.count("[") <= MAX_LEVELS:
-        return False
+def has_too_many_levels(content: Any) -> bool:
+    """Whether there are more than MAX_LEVELS dicts and lists inside one another."""
     level = [content]
     for _ in range(MAX_LEVELS):
         level = [value for outer in level for value in _inner(outer)]
     return any(isinstance(value, dict | list) for value in level)
+
+
+def _is_too_deep(content: Any, text: str) -> bool:
+    return text.count("{") + text.count("[") > MAX_LEVELS and has_too_many_levels(content)
 
 
 def _inner(value: Any) -> Iterable[Any]:

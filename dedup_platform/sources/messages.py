@@ -1,7 +1,8 @@
 """Messages: what the value of one holds, as records. A message may hold one event or many."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from dedup_platform.sources.csv_records import csv_content, csv_records
 from dedup_platform.sources.json_records import canonical, json_content
@@ -9,81 +10,153 @@ from dedup_platform.sources.lines import Lines
 from dedup_platform.sources.records import (
     DAMAGED_FILE,
     MALFORMED_RECORD,
-    MAX_RECORD_BYTES,
+    UNKNOWN_SCHEMA,
     Content,
     Record,
+    RejectedError,
+    bounded,
     context_text,
-    oversized,
     undivided,
 )
-from dedup_platform.stream import Stream
+from dedup_platform.sources.registry import RegisteredSchema, registry_at
+from dedup_platform.stream import FieldHash, Fields, Stream
+from dedup_platform.stream.format import CsvFormat, JsonFormat, named_fields
+
+if TYPE_CHECKING:
+    from dedup_platform.sources.avro_messages import AvroMessages
+    from dedup_platform.sources.protobuf_records import ProtobufMessages
 
 __all__ = ["MessageReader"]
+
+_HEADER_BYTES = 5
+_KINDS = {"avro": "AVRO", "json": "JSON", "protobuf": "PROTOBUF"}
 
 
 class MessageReader:
     """Takes apart the messages of one stream, and reads single records again. It is made where it is used."""
 
     def __init__(self, stream: Stream) -> None:
-        self._format = stream.source.format
-        self._columns = stream.source.csv.columns if stream.source.csv else ()
-        self._batch = stream.source.json_format.records if stream.source.json_format else None
+        self._stream = stream
+        self._source = stream.source
+        self._unknown: set[int] = set()  # of this reader's life: an id may become known
 
     def records(self, value: bytes) -> Iterator[Record]:
         """The records of one message in order. Raises for nothing that a message may hold.
 
-        A message without any bytes, and any other that cannot be taken apart, is one rejected record.
+        A message without any bytes, and any other that cannot be taken apart, is one rejected record. SourceError if
+        there is a schema registry and it does not answer.
         """
-        facts = {"format": self._format}
-        if self._format == "csv":
-            return _csv_message(value, self._columns, facts)
-        return _json_batch(value, self._batch, facts) if self._batch else _json_message(value, facts)
+        facts: dict[str, Any] = {"format": self._source.format}
+        try:
+            yield from self._records(value, facts)
+        except RejectedError as rejected:
+            yield undivided(value, rejected.reason, **facts)
 
     def content(self, payload: bytes, context: dict[str, Any]) -> Content:
-        """What a record of raw_events holds, from its payload and the facts of its payload_context."""
+        """What a record of raw_events holds, from its payload and the facts of its payload_context.
+
+        SourceError as for `records`, if it takes the registry to read the record.
+        """
         if "damage" in context:
             return DAMAGED_FILE
-        if "oversized" in context:
+        if "oversized" in context or "rest" in context:
             return MALFORMED_RECORD
         if "undivided" in context:
             return self._only_content(payload)
         if context["format"] == "csv":
             return csv_content(payload, context["header"])
-        return json_content(payload)
+        if context["format"] in ("json", "parquet") or "encoding" in context:
+            return json_content(payload)
+        return self._encoded_content(payload, context)
+
+    def _records(self, value: bytes, facts: dict[str, Any]) -> Iterator[Record]:
+        if not value:
+            raise RejectedError(MALFORMED_RECORD)
+        body = self._body(value, facts) if self._source.registry else value
+        match self._source.format:
+            case "avro":
+                return self._avro.records(body, facts)
+            case "protobuf":
+                return self._protobuf.records(body, facts)
+            case "csv":
+                return _csv_records(body, self._source.csv, facts)
+            case _:
+                return _json_records(body, self._source.json_format, facts)
+
+    def _body(self, value: bytes, facts: dict[str, Any]) -> bytes:
+        """What follows the header of the registry, which gives the facts the id of a schema that the registry has."""
+        if len(value) < _HEADER_BYTES or value[0] != 0:
+            raise RejectedError(UNKNOWN_SCHEMA)
+        facts["schema_id"] = int.from_bytes(value[1:_HEADER_BYTES])
+        self._registered(facts["schema_id"])
+        return value[_HEADER_BYTES:]
+
+    def _registered(self, schema_id: int) -> RegisteredSchema:
+        registry = self._source.registry
+        if registry is None or schema_id in self._unknown:
+            raise RejectedError(UNKNOWN_SCHEMA)
+        schema = registry_at(registry.url).schema(schema_id)
+        if schema is None or schema.kind != _KINDS[self._source.format]:
+            self._unknown.add(schema_id)
+            raise RejectedError(UNKNOWN_SCHEMA)
+        return schema
 
     def _only_content(self, value: bytes) -> Content:
         """That of a message which could not be taken apart before; of one with many events it still cannot be told."""
         contents = [content for _, content, _ in self.records(value)]
         return contents[0] if len(contents) == 1 else MALFORMED_RECORD
 
+    def _encoded_content(self, payload: bytes, context: dict[str, Any]) -> Content:
+        if context["format"] != self._source.format:
+            return UNKNOWN_SCHEMA
+        try:
+            if context["format"] == "protobuf":
+                return self._protobuf.content(payload)
+            return self._avro.content(payload, context.get("schema_id"))
+        except RejectedError as rejected:
+            return rejected.reason
 
-def _csv_message(value: bytes, columns: tuple[str, ...], facts: dict[str, Any]) -> Iterator[Record]:
-    is_blank = True
-    for record in csv_records(Lines(iter([value])), columns, **facts):
-        is_blank = False
-        yield record
-    if is_blank:
-        yield undivided(value, MALFORMED_RECORD, **facts)
+    # Only streams of these formats load the libraries behind them.
+    @cached_property
+    def _avro(self) -> "AvroMessages":
+        from dedup_platform.sources.avro_messages import AvroMessages
+
+        return AvroMessages(self._source.avro, self._registered)
+
+    @cached_property
+    def _protobuf(self) -> "ProtobufMessages":
+        from dedup_platform.sources.protobuf_records import ProtobufMessages
+
+        assert self._source.protobuf  # as the format says
+        return ProtobufMessages(self._source.protobuf, _looked_at(self._stream.fields), self._registered)
 
 
-def _json_message(value: bytes, facts: dict[str, Any]) -> Iterator[Record]:
-    if len(value) > MAX_RECORD_BYTES:
-        yield oversized(value, **facts)
-    else:
-        yield value, json_content(value), context_text(**facts)
+def _looked_at(fields: Fields) -> list[str] | None:
+    """The fields of a record that decide its row; None is all of them."""
+    if isinstance(fields.event_id, FieldHash) and fields.event_id.hash == "*":
+        return None
+    return sorted({name for _, name in named_fields(fields)})
 
 
-def _json_batch(value: bytes, name: str, facts: dict[str, Any]) -> Iterator[Record]:
-    """The objects of the list `name`; the payload of each is its canonical JSON."""
-    content = json_content(value)
-    events = content.get(name) if isinstance(content, dict) else None
-    if not isinstance(events, list):
-        yield undivided(value, MALFORMED_RECORD, **facts)
-        return
+def _csv_records(body: bytes, csv: CsvFormat | None, facts: dict[str, Any]) -> Iterator[Record]:
+    """Each line is a record."""
+    lines = csv_records(Lines(iter([body])), csv.columns if csv else None, **facts)
+    first = next(lines, None)
+    if first is None:  # blank lines
+        raise RejectedError(MALFORMED_RECORD)
+    yield first
+    yield from lines
+
+
+def _json_records(body: bytes, json_format: JsonFormat | None, facts: dict[str, Any]) -> Iterator[Record]:
+    """An object is a record; so is each of a batch, and then its payload is canonical JSON."""
     context = context_text(**facts)
+    if json_format is None:
+        yield bounded(body, json_content, context, facts)
+        return
+    content = json_content(body)
+    events = content.get(json_format.records) if isinstance(content, Mapping) else None
+    if not isinstance(events, list):
+        raise RejectedError(MALFORMED_RECORD)
     for event in events:
-        payload = canonical(event).encode()
-        if len(payload) > MAX_RECORD_BYTES:
-            yield oversized(payload, **facts)
-        else:
-            yield payload, event if isinstance(event, dict) else MALFORMED_RECORD, context
+        yield bounded(canonical(event).encode(), json_content, context, facts)

@@ -1,7 +1,7 @@
 """What every file format gives: records, each with its exact bytes, and the reasons why some cannot be events."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dedup_platform.sources.compression import DamageError
@@ -20,6 +20,7 @@ __all__ = [
     "MISSING_EVENT_ID",
     "MISSING_FIELD",
     "TOMBSTONE",
+    "UNKNOWN_SCHEMA",
     "UNREADABLE_ARRIVAL_TIME",
     "UNREADABLE_ATTRIBUTE",
     "UNREADABLE_EVENT_TIME",
@@ -27,6 +28,7 @@ __all__ = [
     "Fields",
     "Record",
     "RejectedError",
+    "bounded",
     "context_text",
     "damaged",
     "oversized",
@@ -45,6 +47,7 @@ UNREADABLE_ARRIVAL_TIME = "unreadable_arrival_time"
 UNREADABLE_ATTRIBUTE = "unreadable_attribute:"  # and the attribute's name
 MISSING_FIELD = "missing_field:"  # and the field's name
 DAMAGED_FILE = "damaged_file"
+UNKNOWN_SCHEMA = "unknown_schema"
 TOMBSTONE = "tombstone"
 """A Kafka message without a value: it says that its key is gone, not that something happened."""
 
@@ -84,6 +87,13 @@ def damaged(rest: bytes, damage: DamageError, **facts: Any) -> Record:
     """The one record that stands for the unreadable rest of a file; `rest` is the unfinished record before it."""
     context = context_text(**facts, damage={"reason": damage.reason, "offset": damage.offset})
     return rest[:MAX_RECORD_BYTES], DAMAGED_FILE, context
+
+
+def bounded(payload: bytes, read: Callable[[bytes], Content], context: str, facts: Mapping[str, Any]) -> Record:
+    """A record with what `read` finds in it, unless it is oversized; `context` is the text of the facts."""
+    if len(payload) > MAX_RECORD_BYTES:
+        return oversized(payload, **facts)
+    return payload, read(payload), context
 
 
 def oversized(payload: bytes, **facts: Any) -> Record:

@@ -1,12 +1,73 @@
-"""How records are written: the format of files or messages, and what a format needs besides its name."""
+"""How records are written: the format of files or messages, and what a format needs besides its name.
 
-from typing import Literal
+Schemas are read and compiled with the stream file, and go with the stream to workers that do not see the file.
+"""
 
-from pydantic import Field, model_validator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from dedup_platform.stream.values import FieldName, FieldNames, Part
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-__all__ = ["CsvFormat", "Format", "JsonFormat"]
+from dedup_platform.stream.fields import FieldHash, FieldId, FieldList, Fields, TimeField
+from dedup_platform.stream.values import FieldName, FieldNames, Part, Problem, origin_of
+
+__all__ = [
+    "AvroFormat",
+    "CsvFormat",
+    "Format",
+    "JsonFormat",
+    "ProtobufFormat",
+    "Registry",
+    "SchemaFile",
+    "named_fields",
+]
+
+
+@dataclass(frozen=True)
+class SchemaFile:
+    """A schema: the path that the stream file names, and the compiled content (JSON, or a FileDescriptorSet)."""
+
+    path: str
+    content: bytes
+
+
+def _schema_file(read: Callable[[Path], bytes]) -> PlainValidator:
+    def load(value: Any, info: ValidationInfo) -> SchemaFile:
+        if not isinstance(value, str) or not value:
+            raise ValueError("is no path; write one that is absolute or relative to the stream file's folder")
+        path = origin_of(info.context).parent / value
+        try:
+            return SchemaFile(value, read(path))
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+
+    return PlainValidator(load)
+
+
+def _read_avro(path: Path) -> bytes:
+    from dedup_platform.stream import schemas
+
+    return schemas.read_avro(path)
+
+
+def _read_protobuf(path: Path) -> bytes:
+    from dedup_platform.stream import schemas
+
+    return schemas.read_protobuf(path)
+
+
+_AS_PATH = PlainSerializer(lambda file: file.path)
 
 
 class CsvFormat(Part):
@@ -21,23 +82,125 @@ class JsonFormat(Part):
     records: FieldName
 
 
+class AvroFormat(Part):
+    """The schema of messages: their writer's or, with a registry, the one to which their writers' are resolved."""
+
+    schema_file: Annotated[SchemaFile, _schema_file(_read_avro), _AS_PATH] = Field(alias="schema")
+
+
+class ProtobufFormat(Part):
+    """A .proto or a descriptor set, and the message in it; `records` names the field that holds many events, if any."""
+
+    schema_file: Annotated[SchemaFile, _schema_file(_read_protobuf), _AS_PATH] = Field(alias="schema")
+    message: FieldName
+    records: FieldName | None = None
+
+    @field_validator("message")
+    @classmethod
+    def _is_in_schema(cls, value: str, info: ValidationInfo) -> str:
+        from dedup_platform.stream import schemas
+
+        if file := info.data.get("schema_file"):
+            schemas.message_type(file.content, value)
+        return value
+
+    @field_validator("records")
+    @classmethod
+    def _is_in_message(cls, value: str | None, info: ValidationInfo) -> str | None:
+        from dedup_platform.stream import schemas
+
+        if value and "message" in info.data and "schema_file" in info.data:
+            schemas.event_type(info.data["schema_file"].content, info.data["message"], value)
+        return value
+
+
+def _registry_url(value: str) -> str:
+    url = urlsplit(value)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError("is no address; write one like http://registry:8081")
+    if "@" in url.netloc:
+        raise ValueError("must hold no password; set DEDUP_PLATFORM_REGISTRY_LOGIN to user:password instead")
+    return value.rstrip("/")
+
+
+class Registry(Part):
+    """The schema registry by whose ids the messages begin."""
+
+    url: Annotated[FieldName, AfterValidator(_registry_url)]
+
+
 class Format(Part):
     """How the records of a source are written. What a format needs stands beside it, under the format's own name."""
 
-    format: Literal["csv", "json", "parquet"]
+    format: Literal["csv", "json", "parquet", "avro", "protobuf"]
     csv: CsvFormat | None = None
     json_format: JsonFormat | None = Field(None, alias="json")
+    avro: AvroFormat | None = None
+    protobuf: ProtobufFormat | None = None
+    registry: Registry | None = None
 
     @model_validator(mode="after")
     def _parts_are_of_this_format(self) -> "Format":
-        for name, part in {"csv": self.csv, "json": self.json_format}.items():
+        parts = {"csv": self.csv, "json": self.json_format, "avro": self.avro, "protobuf": self.protobuf}
+        for name, part in parts.items():
             if part and name != self.format:
                 raise ValueError(f"{name} is for the format {name}, not for {self.format}")
+        if self.format == "protobuf" and not self.protobuf:
+            raise ValueError("the format protobuf needs its message; write protobuf: {schema: …, message: …}")
         return self
 
+    def check_files(self) -> None:
+        """Raise ValueError unless files can be read with this."""
+        if self.registry:
+            raise ValueError("registry is for messages; files do not begin by a schema's id")
+        if self.json_format:
+            raise ValueError("json.records is for messages; in a file each line is one event")
+        if self.avro:
+            raise ValueError("avro.schema is for messages; an Avro file holds the schema of its records")
+
     def check_messages(self) -> None:
-        """Raise ValueError unless messages can be read with this: a message has neither a header nor a file's end."""
+        """Raise ValueError unless messages can be read with this: a message has no header and no schema of its own."""
         if self.format == "parquet":
-            raise ValueError("format parquet is for files; allowed for messages: csv, json")
+            raise ValueError("parquet is for files; allowed for messages: csv, json, avro, protobuf")
         if self.format == "csv" and not self.csv:
-            raise ValueError("messages of csv have no header; name the columns: csv: {columns: [...]}")
+            raise ValueError("messages of csv have no header; write csv: {columns: […]}")
+        if self.format == "csv" and self.registry:
+            raise ValueError("a registry has no schemas of csv; allowed: json, avro, protobuf")
+        if self.format == "avro" and not (self.avro or self.registry):
+            raise ValueError("messages of avro need a schema; write avro: {schema: …} or registry: {url: …}")
+
+    def problems(self, fields: Fields) -> Iterator[Problem]:
+        """What the stream's fields name and the records, as far as the stream file tells, never have."""
+        known = self._known_fields()
+        for loc, name in named_fields(fields) if known else ():
+            if name not in known:
+                yield ("fields", *loc), f"{name!r} is no field of the records; allowed: {', '.join(known)}"
+
+    def _known_fields(self) -> Collection[str]:
+        if self.csv:
+            return self.csv.columns
+        if not self.avro and not self.protobuf:
+            return ()
+        from dedup_platform.stream import schemas
+
+        if self.avro:
+            return [field["name"] for field in schemas.avro_record(self.avro.schema_file.content)["fields"]]
+        assert self.protobuf
+        part = self.protobuf
+        return [field.name for field in schemas.event_type(part.schema_file.content, part.message, part.records).fields]
+
+
+def named_fields(fields: Fields) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every field of a record that the stream names, with the path of its key below `fields`."""
+    yield ("entity_id",), fields.entity_id
+    match fields.event_id:
+        case FieldId(field=name):
+            yield ("event_id",), name
+        case FieldList(fields=names):
+            yield from ((("event_id",), name) for name in names)
+        case FieldHash(hash=names) if names != "*":
+            yield from ((("event_id", "hash"), name) for name in names)
+    yield ("event_time",), fields.event_time.field
+    if isinstance(fields.arrival_time, TimeField):
+        yield ("arrival_time",), fields.arrival_time.field
+    yield from ((("attributes", column), attribute.field) for column, attribute in fields.attributes.items())

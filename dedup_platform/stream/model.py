@@ -9,12 +9,10 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from dedup_platform.stream.fields import ArrivalTime, Attribute, Fields, FileModified, FileName, KafkaAppendTime
 from dedup_platform.stream.rules import Aggregate, Deduplicate, Late, Maintenance, Partitions, Sessions
-from dedup_platform.stream.source import FilesSource, KafkaSource, Source, origin_of
-from dedup_platform.stream.values import Count, Part, StreamName, decimal_of
+from dedup_platform.stream.source import FilesSource, KafkaSource, Source
+from dedup_platform.stream.values import Count, Part, Problem, StreamName, decimal_of, origin_of
 
 __all__ = ["Stream"]
-
-Problem = tuple[tuple[str | int, ...], str]  # the path of keys, and what is wrong there
 
 
 def _power_of_two(value: int) -> int:
@@ -71,7 +69,12 @@ class Stream(Part):
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> "Stream":
-        problems = [*self._problems_of_arrival(), *self._problems_of_key(), *self._problems_of_aggregates()]
+        problems = [
+            *self._problems_of_arrival(),
+            *self._problems_of_key(),
+            *self._problems_of_aggregates(),
+            *self.source.problems(self.fields),
+        ]
         if problems:
             details = [
                 InitErrorDetails(type=PydanticCustomError("stream", "{text}", {"text": text}), loc=loc, input=None)

@@ -10,9 +10,19 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Priv
 from pydantic_core import PydanticCustomError
 
 from dedup_platform.stream.format import Format
-from dedup_platform.stream.values import LATER, Count, Duration, FieldName, Part, PositiveDuration, Size, Text
+from dedup_platform.stream.values import (
+    LATER,
+    Count,
+    Duration,
+    FieldName,
+    Part,
+    PositiveDuration,
+    Size,
+    Text,
+    origin_of,
+)
 
-__all__ = ["FilesSource", "KafkaSource", "Lane", "Source", "origin_of"]
+__all__ = ["FilesSource", "KafkaSource", "Lane", "Source"]
 
 
 def _local_glob(path: str) -> str:
@@ -45,6 +55,11 @@ class FilesSource(Format):
 
     def model_post_init(self, context: Any) -> None:
         self._folder = origin_of(context).parent.resolve()
+
+    @model_validator(mode="after")
+    def _format_fits_files(self) -> "FilesSource":
+        self.check_files()
+        return self
 
     @property
     def root(self) -> Path:
@@ -126,8 +141,3 @@ def _tag(value: Any) -> str:
 Source = Annotated[
     Annotated[FilesSource, Tag("FilesSource")] | Annotated[KafkaSource, Tag("KafkaSource")], Discriminator(_tag)
 ]
-
-
-def origin_of(context: Any) -> Path:
-    """The stream file of a validation's context, absolute; values made in code lie in the current folder."""
-    return Path(context["origin"] if context else "stream.yaml").absolute()

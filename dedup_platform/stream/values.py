@@ -5,6 +5,7 @@ Each type accepts the text of a stream file or the Python value; what it refuses
 
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -22,6 +23,7 @@ __all__ = [
     "FieldNames",
     "Part",
     "PositiveDuration",
+    "Problem",
     "Size",
     "StreamName",
     "Text",
@@ -29,6 +31,7 @@ __all__ = [
     "TimezoneName",
     "decimal_of",
     "only",
+    "origin_of",
     "parse_duration",
 ]
 
@@ -52,6 +55,8 @@ _SIZE_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB
 _SIMPLE_TYPES = ("string", "long", "double", "boolean", "timestamp", "date")
 # Namespaces and databases of these names mean something else to Spark, Iceberg or SQL.
 _TAKEN_STREAM_NAMES = frozenset({"system", "default", "global_temp", "information_schema"})
+
+Problem = tuple[tuple[str | int, ...], str]  # the path of keys, and what is wrong there
 
 
 class Part(BaseModel):
@@ -84,6 +89,11 @@ def decimal_of(type_name: str) -> tuple[int, int] | None:
     """(precision, scale) of `decimal(p,s)`; None for any other type."""
     match = re.fullmatch(r"decimal\(([1-9][0-9]?),(0|[1-9][0-9]?)\)", type_name)
     return (int(match[1]), int(match[2])) if match else None
+
+
+def origin_of(context: Any) -> Path:
+    """The stream file of a validation's context, absolute; values made in code lie in the current folder."""
+    return Path(context["origin"] if context else "stream.yaml").absolute()
 
 
 def only(*allowed: str, later: tuple[str, ...] = ()) -> BeforeValidator:

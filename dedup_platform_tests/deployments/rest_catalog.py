@@ -112,7 +112,9 @@ class _Handler(BaseHTTPRequestHandler):
                     "properties": self.server.catalog.load_namespace_properties(name),
                 }
             case "POST", ["namespaces", name, "tables"]:
-                return HTTPStatus.OK, _loaded(self._create(name, CreateTableRequest.model_validate_json(body)))
+                # What is not said is null, and PyIceberg wants it said.
+                unsaid = dict.fromkeys(("location", "partition-spec", "write-order"))
+                return HTTPStatus.OK, _loaded(self._create(name, CreateTableRequest(**unsaid | json.loads(body))))
             case "POST", ["namespaces", name, "tables", table]:
                 commit = CommitTableRequest.model_validate_json(body)
                 found = self.server.catalog.load_table((name, table))

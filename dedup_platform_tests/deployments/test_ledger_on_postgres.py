@@ -28,6 +28,7 @@ from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, make_stream, utc
 from dedup_platform.testing.described import DescribedTables
 from dedup_platform.testing.servers import PostgresServer
+from dedup_platform_tests.end_to_end.processes import run_tests
 from dedup_platform_tests.servers import new_name
 
 ARRIVED = utc("2024-02-01")
@@ -187,6 +188,13 @@ def forget(uri: str) -> None:
     with engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM built"))
     engine.dispose()
+
+
+def test_rules_races_runs_and_sensors_are_the_same_on_it(postgres_server: PostgresServer) -> None:
+    """Tests of other rooms, with their ledgers and Dagster's records in Postgres."""
+    assert postgres_server.pid, "without it they would be skipped"
+    chosen = ["rules/test_affected_only.py", "races/test_held_writers.py", "orchestration/test_runs.py"]
+    run_tests([*chosen, "orchestration/test_sensors.py"], "--postgres")
 
 
 def test_paths_may_be_as_long_as_an_operating_system_lets_them(uri: str) -> None:

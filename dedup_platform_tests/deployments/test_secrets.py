@@ -50,7 +50,6 @@ class Watched:
                 time.sleep(0.05)
             out, err = process.communicate(timeout=1)
         self.said += [out, err, *commands]
-        assert "java" in " ".join(commands) or process.returncode
         return process.returncode
 
     def overheard(self) -> Iterator[tuple[str, bytes]]:
@@ -119,15 +118,15 @@ def test_no_secret_is_printed_logged_stored_or_listed(watched: Watched) -> None:
     assert watched.run("run") == 0
     deliver(watched.stream, "late", "2024-03-01T10:00")
     assert watched.run("run") == 0
-    assert watched.run("verify") == 0
     deliver(watched.stream, "never", "2024-03-01T11:00")
     for name in ("CATALOG_URI", "CONTROL_URI", "DAGSTER_URI", "S3_SECRET_ACCESS_KEY"):
-        for debug in ([], ["--debug"]):
-            assert watched.run(*debug, "run", **watched.wrong(name)) != 0
-        assert watched.run("status", **watched.wrong(name)) != 0 or name == "DAGSTER_URI"
+        assert watched.run("--debug", "run", **watched.wrong(name)) != 0
+    for name in ("CATALOG_URI", "CONTROL_URI"):
+        assert watched.run("status", **watched.wrong(name)) != 0
     assert watched.leaks() == []
     # All that could tell something was looked at.
     heard = list(watched.overheard())
+    assert any(b"org.apache.spark.deploy.SparkSubmit" in text for _, text in heard)
     assert {Path(place).parent.name for place, _ in heard} >= {"events", "receipts", "metadata"}
     assert any(b"redacted" in text and b"fs.s3a.secret.key" in text for _, text in heard)
     assert any(b"password authentication failed" in text for _, text in heard)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 
 from dedup_platform.testing.servers import free_port
-from dedup_platform_tests.conftest import BRIEF_JAVA
+from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
 from dedup_platform_tests.end_to_end.conftest import wait_until
 
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}
@@ -99,6 +99,20 @@ def alive_workers(master_ui: int) -> int | None:
             return int(json.load(answer)["aliveworkers"])
     except OSError:
         return None
+
+
+def run_tests(chosen: Iterable[str], *options: str) -> None:
+    """Run other tests of this project, in a process of their own and with such options; fails if they do."""
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+        + [str(PROJECT / "dedup_platform_tests" / name) for name in chosen],
+        cwd=PROJECT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def spark_class() -> str:

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -24,9 +22,8 @@ from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
 from dedup_platform.testing.servers import free_port
-from dedup_platform_tests.conftest import PROJECT
 from dedup_platform_tests.end_to_end.conftest import BRIEF, wait_until
-from dedup_platform_tests.end_to_end.processes import PATIENCE, CommandLine, standalone_cluster
+from dedup_platform_tests.end_to_end.processes import PATIENCE, CommandLine, run_tests, standalone_cluster
 
 EVENTS = "1000"
 Rows = dict[str, list[str]]
@@ -99,16 +96,7 @@ def test_stages_and_sources_are_the_same_over_spark_connect(server: ConnectServe
         *(f"{files}{name}" for name in ("rows_have_the_columns_of_raw_events", "no_bad_file_harms_another")),
         f"{files}a_file_that_is_not_as_it_was_listed_fails_the_job_by_name",
     ]
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--spark-remote", server.remote]
-        + [str(PROJECT / "dedup_platform_tests" / name) for name in chosen],
-        cwd=PROJECT,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    run_tests(chosen, "--spark-remote", server.remote)
 
 
 def test_runs_of_two_streams_share_the_server(server: ConnectServer, tmp_path: Path) -> None:

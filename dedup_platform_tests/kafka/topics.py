@@ -63,20 +63,22 @@ class Topic:
 
     def add_partitions(self, total: int) -> None:
         """Let the topic have so many partitions."""
-        self.admin.create_partitions([NewPartitions(self.name, total)])[self.name].result()
+        admin = self.admin()
+        admin.create_partitions([NewPartitions(self.name, total)])[self.name].result()
 
     def delete_before(self, offset: int, partition: int = 0) -> None:
         """Delete the first messages, as retention does."""
-        [deleted] = self.admin.delete_records([TopicPartition(self.name, partition, offset)]).values()
+        admin = self.admin()
+        [deleted] = admin.delete_records([TopicPartition(self.name, partition, offset)]).values()
         deleted.result()
 
     def delete(self) -> None:
         """Delete the topic, and wait until it is gone."""
-        self.admin.delete_topics([self.name], operation_timeout=30)[self.name].result()
+        admin = self.admin()
+        admin.delete_topics([self.name], operation_timeout=30)[self.name].result()
 
-    @property
     def admin(self) -> AdminClient:
-        """A client that administers the broker."""
+        """A client that administers the broker; whoever waits for its answers must hold it meanwhile."""
         return self.server.admin()
 
     def places(self) -> set[tuple[int, int]]:

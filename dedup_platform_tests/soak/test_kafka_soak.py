@@ -12,11 +12,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +41,9 @@ USERS = 20_000
 START = datetime(2026, 11, 20, tzinfo=UTC)
 
 
-class Way(Enum):
-    """How a producer is set up."""
-
-    IDEMPOTENT: Mapping[str, Any] = {"enable.idempotence": True}
-    # Sends again whatever it did not hear of: a broker that was restarted may have the first one, too.
-    RETRYING_BLINDLY: Mapping[str, Any] = {"enable.idempotence": False, "acks": 1, "request.timeout.ms": 2_000}
+IDEMPOTENT: dict[str, Any] = {"enable.idempotence": True}
+# Sends again whatever it did not hear of: a broker that was restarted may have the first one, too.
+RETRYING_BLINDLY: dict[str, Any] = {"enable.idempotence": False, "acks": 1, "request.timeout.ms": 2_000}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +63,7 @@ def test_no_record_is_lost_or_doubled(
         server.create_topic(topic.name, PARTITIONS)
         stream = topic_stream(tmp_path, topic, max_batch_records=BATCH)
         with ThreadPoolExecutor(2) as pool:
-            producing = [pool.submit(produce, topic, seed, soak_events, way) for way in Way]
+            producing = [pool.submit(produce, topic, seed, soak_events, way) for way in (IDEMPOTENT, RETRYING_BLINDLY)]
             kills = kill_again_and_again(chance, stream, tmp_path / "home", remote, server, producing)
         for each in producing:
             each.result()
@@ -129,12 +125,12 @@ def child(stream: Stream, home: Path, remote: str) -> Iterator["subprocess.Popen
         log.close()
 
 
-def produce(topic: Topic, seed: int, events: int, way: Way) -> None:
+def produce(topic: Topic, seed: int, events: int, way: dict[str, Any]) -> None:
     """Half of the events, some of them twice, by a producer of one kind."""
-    half = way is Way.RETRYING_BLINDLY
+    half = way is RETRYING_BLINDLY
     chance = random.Random(f"{seed} {half}")
     brokers = {"bootstrap.servers": topic.server.brokers, "linger.ms": 20, "message.timeout.ms": 300_000}
-    producer = Producer({**brokers, "log_level": 0, **way.value})
+    producer = Producer({**brokers, "log_level": 0, **way})
     for number in range(int(half), events, 2):
         user = f"user-{chance.randrange(USERS)}"
         at = START + timedelta(milliseconds=chance.randrange(2 * 86_400_000))

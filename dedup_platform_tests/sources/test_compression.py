@@ -4,6 +4,7 @@ import gzip
 import io
 import random
 
+import cramjam
 import pytest
 import zstandard
 from hypothesis import given, settings, strategies as st
@@ -12,7 +13,21 @@ from dedup_platform.sources.compression import DamageError, decompressed
 
 TEXT = b"".join(b"%d,%d\n" % (number, random.Random(number).getrandbits(64)) for number in range(20_000))
 GZIP = gzip.compress(TEXT)
+SNAPPY = bytes(cramjam.snappy.compress(TEXT))
+CHUNKS = [TEXT[start : start + 65_536] for start in range(0, len(TEXT), 65_536)]
+"""What each chunk of a snappy file holds, in frames and in Hadoop's blocks."""
 ZSTD = zstandard.ZstdCompressor(write_checksum=True).compress(TEXT)
+
+
+def hadoop(*blocks: list[bytes]) -> bytes:
+    """A file as Hadoop writes it: the size of each block, then its chunks, each with its packed size."""
+    content = b""
+    for chunks in blocks:
+        content += sum(map(len, chunks)).to_bytes(4)
+        for chunk in chunks:
+            packed = bytes(cramjam.snappy.compress_raw(chunk))
+            content += len(packed).to_bytes(4) + packed
+    return content
 
 
 def read(content: bytes, name: str = "events.csv") -> tuple[bytes, DamageError | None]:
@@ -36,6 +51,13 @@ def read(content: bytes, name: str = "events.csv") -> tuple[bytes, DamageError |
         (gzip.compress(TEXT[:100]) + gzip.compress(TEXT[100:]), "events.csv.gz"),
         (gzip.compress(TEXT[:100]) + gzip.compress(b"") + gzip.compress(TEXT[100:]) + b"\0" * 5000, "events.csv.gz"),
         (zstandard.compress(TEXT[:100]) + zstandard.compress(TEXT[100:]), "events.csv.zst"),
+        (SNAPPY, "events.csv.sz"),
+        (SNAPPY, "events.csv.snappy"),
+        (SNAPPY, "events.csv"),
+        (bytes(cramjam.snappy.compress(TEXT[:100])) + bytes(cramjam.snappy.compress(TEXT[100:])), "events.csv.sz"),
+        (SNAPPY + b"\xfe\x02\0\0ab", "events.csv.sz"),
+        (hadoop(CHUNKS), "events.csv.snappy"),
+        (hadoop(CHUNKS[:1], [], CHUNKS[1:]), "events.csv.SNAPPY"),
         (b"\x50\x2a\x4d\x18\x03\0\0\0abc" + ZSTD, "events.csv.zst"),
     ],
 )
@@ -43,13 +65,21 @@ def test_the_first_bytes_decide(content: bytes, name: str) -> None:
     assert read(content, name) == (TEXT, None)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("a.csv.gz", "gzip"), ("a.csv.GZ", "gzip"), ("a.csv.zst", "zstd")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("a.csv.gz", "gzip"), ("a.csv.GZ", "gzip"), ("a.csv.zst", "zstd"), ("a.sz", "snappy")]
+)
 @pytest.mark.parametrize("content", [b"", b"\x1f", b"id,at\n"])
 def test_a_name_that_promises_compression_is_held_to_it(name: str, kind: str, content: bytes) -> None:
     given, damage = read(content, name)
     assert given == b""
     assert damage is not None
     assert damage.args == (f"its name promises {kind}, but its first bytes are not {kind}'s", 0)
+
+
+def test_nothing_is_not_what_hadoop_writes() -> None:
+    _, damage = read(b"", "a.snappy")
+    assert damage is not None
+    assert damage.args == ("its name promises snappy, but its first bytes are not snappy's", 0)
 
 
 def test_an_empty_file_is_empty() -> None:
@@ -123,3 +153,52 @@ def test_a_flipped_bit_never_goes_unnoticed(place: int, bit: int) -> None:
 
 def _decoded_before(place: int) -> bytes:
     return read(GZIP[:place])[0]
+
+
+@pytest.mark.parametrize(
+    "content", [SNAPPY, hadoop(CHUNKS), hadoop(CHUNKS[:2], CHUNKS[2:])], ids=["sz", "hadoop", "blocks"]
+)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_truncated_snappy_gives_whole_chunks_and_says_so(content: bytes, data: st.DataObject) -> None:
+    length = data.draw(st.integers(11, len(content) - 1))
+    found, damage = read(content[:length], "a.snappy")
+    assert found in {b"".join(CHUNKS[:count]) for count in range(len(CHUNKS))}
+    # Between two chunks or blocks nothing tells that there was more.
+    assert damage is not None or found
+    assert len(found) > len(TEXT) * length // len(content) - 2 * 65_536
+    if damage:
+        assert damage.args == ("the compressed data ends too early", length)
+
+
+@given(st.integers(14, len(SNAPPY) - 1), st.integers(0, 7))
+@settings(max_examples=60, deadline=None)
+def test_a_flipped_bit_of_snappy_s_frames_costs_no_chunk_before_it(place: int, bit: int) -> None:
+    broken = bytearray(SNAPPY)
+    broken[place] ^= 1 << bit
+    found, damage = read(bytes(broken))
+    assert damage is not None
+    assert TEXT.startswith(found)
+    assert found.startswith(read(SNAPPY[:place])[0])
+
+
+@pytest.mark.parametrize(
+    ("content", "given", "reason", "offset"),
+    [
+        (SNAPPY + b"\x02\x01\0\0a", TEXT, "snappy: corrupt input (unsupported chunk type: 2)", len(SNAPPY)),
+        (SNAPPY[:14] + bytes(4) + SNAPPY[18:], b"", "snappy: corrupt input (bad checksum; expected: 0, got: ", 10),
+        (SNAPPY + b"\x80\x01\0\0a", TEXT, "128 is no kind of chunk", len(SNAPPY)),
+        (b"\0\0\0\2\0\0\0\2\2\4", b"", "snappy: corrupt input (", 4),
+        (b"\0\0\0\1" + hadoop([b"ab"])[4:], b"", "a block holds more than it says", 4),
+        (b"\0\0\0\2\xff\0\0\0", b"", "a chunk cannot have 4278190080 bytes", 4),
+        (b"\0\0\0\2\0\0\0\5\xff\xff\xff\xff\x0f", b"", "a chunk holds too much", 4),
+        (hadoop([b"ab"]) + b"\0\0", b"ab", "the compressed data ends too early", 14),
+        (hadoop([b"ab"]) + b"\0\0\0\1", b"ab", "the compressed data ends too early", 16),
+    ],
+)
+def test_damaged_snappy(content: bytes, given: bytes, reason: str, offset: int) -> None:
+    found, damage = read(content, "a.snappy")
+    assert found == given
+    assert damage is not None
+    assert damage.reason.startswith(reason)
+    assert damage.offset == offset

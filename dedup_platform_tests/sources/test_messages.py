@@ -15,9 +15,9 @@ from dedup_platform_tests.sources.click_streams import message_stream
 BAD = MALFORMED_RECORD
 ARRIVED = datetime(2024, 3, 1, 12, tzinfo=UTC)
 
-CSV = {"csv": {"columns": ["user", "id", "at"]}}
+CSV: dict[str, Any] = {"csv": {"columns": ["user", "id", "at"]}}
 CSV_FIELDS = {"user": "u", "id": "e", "at": "t"}
-BATCH = {"json": {"records": "events"}}
+BATCH: dict[str, Any] = {"json": {"records": "events"}}
 
 
 def read(stream: Stream, value: bytes) -> list[Record]:

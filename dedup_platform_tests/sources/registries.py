@@ -1,0 +1,68 @@
+"""A schema registry for tests: the two requests that readers make of one, answered over HTTP as Confluent's does."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+References = list[dict[str, Any]] | None
+
+
+class Registry:
+    """What the server answers, by path, and what it was asked; `status` other than 200 is its answer to everything."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.asked: list[str] = []
+        self.logins: list[str | None] = []
+        self.status = 200
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def add(self, schema_id: int, schema: str, kind: str = "AVRO", references: References = None) -> None:
+        """Register a schema; Avro is what a registry leaves unsaid."""
+        kinds = {} if kind == "AVRO" else {"schemaType": kind}
+        references_said = {"references": references} if references else {}
+        self.answers[f"/schemas/ids/{schema_id}"] = {"schema": schema} | kinds | references_said
+
+    def add_version(self, subject: str, schema: str, references: References = None) -> None:
+        """Register version 1 of a subject, for schemas that refer to it."""
+        answer = {"subject": subject, "version": 1, "id": 900, "schema": schema, "references": references or []}
+        self.answers[f"/subjects/{subject}/versions/1"] = answer
+
+
+@contextmanager
+def schema_registry() -> Iterator[Registry]:
+    """A registry that listens on a free port of this machine."""
+    registry = Registry()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            registry.asked.append(self.path)
+            registry.logins.append(self.headers["Authorization"])
+            known = self.path in registry.answers
+            status = registry.status if registry.status != 200 or known else 404
+            unknown = {"error_code": 40403 if status == 404 else status * 100 + 1, "message": "not here"}
+            answer = registry.answers[self.path] if status == 200 else unknown
+            content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            """Keep quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        registry.port = server.server_port
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield registry
+        server.shutdown()
+        thread.join()

@@ -1,0 +1,263 @@
+"""Messages with a schema registry's header: what an unknown id, another schema and a silent registry come to."""
+
+import base64
+import json
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from dedup_platform.errors import SourceError
+from dedup_platform.settings import ENV_PREFIX
+from dedup_platform.sources.decoding import EventDecoder
+from dedup_platform.sources.messages import MessageReader
+from dedup_platform.sources.records import MALFORMED_RECORD, UNKNOWN_SCHEMA
+from dedup_platform.stream import Stream
+from dedup_platform_tests.sources.click_streams import message_stream
+from dedup_platform_tests.sources.registries import Registry, schema_registry
+from dedup_platform_tests.sources.schemas import BATCH, PLACE, PROTO, SINGLE, message_class, write_protos
+from dedup_platform_tests.sources.test_avro import CLICK, avro_stream, datum, record
+from dedup_platform_tests.sources.test_messages import contents, read
+
+BAD = MALFORMED_RECORD
+GOOD = {"user": "u", "id": "e", "at": "2024-03-01"}
+SCHEMA = record(*CLICK)
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with schema_registry() as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("schemas")
+    write_protos(folder)
+    return folder
+
+
+def header(schema_id: int) -> bytes:
+    return b"\0" + schema_id.to_bytes(4)
+
+
+def registered(message_format: str, registry: Registry, folder: Path | None = None, **parts: Any) -> Stream:
+    return message_stream(message_format, folder, registry={"url": registry.url}, **parts)
+
+
+def test_avro_is_read_by_the_schema_that_its_id_stands_for(registry: Registry) -> None:
+    registry.add(7, json.dumps(SCHEMA))
+    registry.add(2**32 - 1, json.dumps(record(*CLICK, {"name": "n", "type": "long"})))
+    stream = registered("avro", registry)
+    reader = MessageReader(stream)
+    for _ in range(3):
+        assert list(reader.records(header(7) + datum(SCHEMA, GOOD))) == [
+            (datum(SCHEMA, GOOD), GOOD, '{"format":"avro","schema_id":7}')
+        ]
+    assert registry.asked == ["/schemas/ids/7"]
+    [(payload, fields, context)] = read(stream, header(2**32 - 1) + datum(SCHEMA, GOOD) + b"\x0a")
+    assert (payload, fields) == (datum(SCHEMA, GOOD) + b"\x0a", GOOD | {"n": "5"})
+    assert context == '{"format":"avro","schema_id":4294967295}'
+
+
+def test_avro_schemas_may_refer_to_others(registry: Registry) -> None:
+    inner = {"type": "record", "name": "pkg.In", "fields": [{"name": "kind", "type": "pkg.Kind"}]}
+    kind = {"type": "enum", "name": "pkg.Kind", "symbols": ["A", "B"]}
+    outer = record(*CLICK, {"name": "in", "type": "pkg.In"}, {"name": "kind", "type": "pkg.Kind"})
+    registry.add_version("kind", json.dumps(kind))
+    registry.add_version("in", json.dumps(inner), [{"name": "pkg.Kind", "subject": "kind", "version": 1}])
+    references = [
+        {"name": name, "subject": subject, "version": 1} for name, subject in (("pkg.In", "in"), ("pkg.Kind", "kind"))
+    ]
+    registry.add(8, json.dumps(outer), references=references)
+    value = header(8) + datum(SCHEMA, GOOD) + b"\2\0"
+    assert contents(registered("avro", registry), value) == [GOOD | {"in": {"kind": "B"}, "kind": "A"}]
+
+
+def test_avro_is_resolved_to_the_schema_of_the_stream_file(registry: Registry, tmp_path: Path) -> None:
+    (tmp_path / "click.avsc").write_text(
+        json.dumps(
+            record(
+                CLICK[0],
+                {"name": "id", "type": "string", "aliases": ["key"]},
+                CLICK[2],
+                {"name": "page", "type": ["null", "string"], "default": None},
+                {"name": "price", "type": "double", "default": 1.5},
+                {"name": "many", "type": {"type": "array", "items": "int"}, "default": [1]},
+            )
+        )
+    )
+    old = record(CLICK[0], {"name": "key", "type": "string"}, CLICK[2], {"name": "gone", "type": "long"})
+    registry.add(1, json.dumps(old))
+    registry.add(2, json.dumps(record(CLICK[0], CLICK[2])))
+    stream = registered("avro", registry, tmp_path, avro={"schema": "click.avsc"})
+    value = datum(old, {"user": "u", "key": "e", "at": "2024-03-01", "gone": 3})
+    assert contents(stream, header(1) + value) == [GOOD | {"page": None, "price": "1.5", "many": ["1"]}]
+    assert contents(stream, header(2) + b"\2u\2t") == [UNKNOWN_SCHEMA]
+
+
+@pytest.mark.parametrize(
+    ("value", "context"),
+    [
+        (b"\0", {}),
+        (b"\0\0\0\7", {}),
+        (b"\1\0\0\0\7u", {}),
+        (b'{"user": "u"}', {}),
+        (header(9) + b"u", {"schema_id": 9}),
+        (header(6) + b"u", {"schema_id": 6}),
+        (header(5) + b"u", {"schema_id": 5}),
+    ],
+    ids=["no id", "a cut id", "another magic byte", "no header", "an unknown id", "a schema of JSON", "no schema"],
+)
+def test_what_no_schema_is_known_for_is_kept_and_named(
+    registry: Registry, value: bytes, context: dict[str, Any]
+) -> None:
+    registry.add(6, "{}", "JSON")
+    registry.add(5, '{"type": "nothing"}')
+    [(payload, content, told)] = read(registered("avro", registry), value)
+    assert (payload, content) == (value, UNKNOWN_SCHEMA)
+    assert json.loads(told) == {"format": "avro"} | context | {"undivided": True}
+
+
+def test_an_unknown_id_is_asked_for_once_by_a_reader(registry: Registry) -> None:
+    reader = MessageReader(registered("avro", registry))
+    assert [content for _ in range(3) for _, content, _ in reader.records(header(9))] == [UNKNOWN_SCHEMA] * 3
+    assert registry.asked == ["/schemas/ids/9"]
+
+
+def test_a_schema_that_is_registered_later_is_read_by_a_replay(registry: Registry) -> None:
+    stream = registered("avro", registry)
+    [(payload, content, context)] = MessageReader(stream).records(header(3) + datum(SCHEMA, GOOD))
+    assert content == UNKNOWN_SCHEMA
+    registry.add(3, json.dumps(SCHEMA))
+    row = EventDecoder(stream).decode_record(payload, context, "clicks", datetime(2024, 3, 2, tzinfo=UTC))
+    assert (row[:2], row[-1]) == (("u", "e"), None)
+
+
+@pytest.mark.parametrize("value", [header(7), header(7) + b"\2u", header(7) + b"\2u\2e\2t\0"])
+def test_what_its_schema_does_not_describe_is_malformed(registry: Registry, value: bytes) -> None:
+    registry.add(7, json.dumps(SCHEMA))
+    assert contents(registered("avro", registry), value) == [BAD]
+
+
+def test_a_header_without_a_registry_is_malformed(tmp_path: Path, folder: Path) -> None:
+    value = header(1) + datum(SCHEMA, GOOD)
+    assert contents(avro_stream(tmp_path, SCHEMA), value) == [BAD]
+    assert contents(message_stream("json"), header(1) + b"{}") == [BAD]
+    assert contents(message_stream("protobuf", folder, **SINGLE), header(1) + b"\0\x0a\1u") == [BAD]
+
+
+def test_json_may_have_the_header_too(registry: Registry) -> None:
+    registry.add(4, "{}", "JSON")
+    stream = registered("json", registry, json={"records": "events"})
+    assert read(stream, header(4) + b'{"events": [{"user": "u"}]}') == [
+        (b'{"user":"u"}', {"user": "u"}, '{"format":"json","schema_id":4}')
+    ]
+    assert contents(stream, header(5) + b"{}") == [UNKNOWN_SCHEMA]
+    assert contents(stream, header(4) + b"{") == [BAD]
+
+
+def test_protobuf_is_read_behind_its_indexes(registry: Registry, folder: Path) -> None:
+    registry.add_version("place", PLACE)
+    registry.add(1, PROTO, "PROTOBUF", [{"name": "parts/place.proto", "subject": "place", "version": 1}])
+    event = message_class(folder, "pkg.Event")(user="u", id="e").SerializeToString()
+    batch = message_class(folder, "pkg.Batch")(events=[{"user": "u", "id": "e"}]).SerializeToString()
+    fields = {"user": "u", "id": "e", "at": None}
+    single, batches = (registered("protobuf", registry, folder, **parts) for parts in (SINGLE, BATCH))
+    context = '{"format":"protobuf","schema_id":1}'
+    assert read(single, header(1) + b"\0" + event) == [(event, fields, context)]
+    assert read(single, header(1) + b"\2\0" + event) == [(event, fields, context)]
+    assert read(batches, header(1) + b"\2\2" + batch) == [(event, fields, context)]
+
+
+@pytest.mark.parametrize(
+    "indexes",
+    [b"", b"\2\2", b"\2\4", b"\2\3", b"\4\2\0", b"\4\2\2", b"\1", b"\x80", b"\xff" * 11],
+    ids=["none", "another", "beyond", "negative", "inner", "beyond inner", "-1 of them", "cut", "too long"],
+)
+def test_protobuf_of_another_message_is_refused(registry: Registry, folder: Path, indexes: bytes) -> None:
+    registry.add_version("place", PLACE)
+    registry.add(1, PROTO, "PROTOBUF", [{"name": "parts/place.proto", "subject": "place", "version": 1}])
+    stream = registered("protobuf", registry, folder, **SINGLE)
+    assert contents(stream, header(1) + indexes) == [UNKNOWN_SCHEMA]
+
+
+@pytest.mark.parametrize(
+    ("schema", "name"),
+    [
+        ("message {", "x.proto"),
+        ('syntax = "proto3"; import "y.proto"; message Event {}', "x.proto"),
+        ("", "../x.proto"),
+        ("", "/x"),
+    ],
+)
+def test_protobuf_by_a_schema_that_cannot_be_compiled_is_refused(
+    registry: Registry, folder: Path, schema: str, name: str
+) -> None:
+    registry.add_version("x", 'syntax = "proto3";')
+    registry.add(2, schema, "PROTOBUF", [{"name": name, "subject": "x", "version": 1}])
+    assert contents(registered("protobuf", registry, folder, **SINGLE), header(2) + b"\0\x0a\1u") == [UNKNOWN_SCHEMA]
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_a_registry_that_answers_with_an_error_fails_the_reading(registry: Registry, status: int) -> None:
+    registry.status = status
+    with pytest.raises(SourceError, match=f"{registry.url}: the registry answers {status} .* to schemas/ids/1"):
+        list(MessageReader(registered("avro", registry)).records(header(1)))
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", {"message": "hello"}, {"schema": 5}])
+def test_what_is_no_registry_fails_the_reading(registry: Registry, answer: Any) -> None:
+    registry.answers["/schemas/ids/1"] = answer
+    with pytest.raises(SourceError, match="what answers to schemas/ids/1 is no schema registry"):
+        list(MessageReader(registered("avro", registry)).records(header(1)))
+
+
+def test_a_missing_reference_fails_the_reading(registry: Registry) -> None:
+    registry.add(1, json.dumps(SCHEMA), references=[{"name": "a", "subject": "a/b", "version": 1}])
+    with pytest.raises(SourceError, match="it has no subjects/a%2Fb/versions/1, to which a schema refers"):
+        list(MessageReader(registered("avro", registry)).records(header(1)))
+
+
+def test_a_registry_that_is_down_fails_the_reading_and_the_replay() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    stream = message_stream("avro", registry={"url": url})
+    with pytest.raises(SourceError, match=f"{url}: the registry cannot be reached: .*refused"):
+        list(MessageReader(stream).records(header(1)))
+    with pytest.raises(SourceError):
+        EventDecoder(stream).decode_record(
+            b"", '{"format":"avro","schema_id":1}', "clicks", datetime(2024, 3, 2, tzinfo=UTC)
+        )
+    assert contents(stream, b"{}") == [UNKNOWN_SCHEMA]
+
+
+def test_the_login_is_a_setting(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{ENV_PREFIX}REGISTRY_LOGIN", "me:pass:word")
+    registry.add(7, json.dumps(SCHEMA))
+    contents(registered("avro", registry), header(7) + datum(SCHEMA, GOOD))
+    assert registry.logins == [f"Basic {base64.b64encode(b'me:pass:word').decode()}"]
+
+
+def test_without_a_login_none_is_sent(registry: Registry) -> None:
+    contents(registered("avro", registry), header(7))
+    assert set(registry.logins) == {None}
+
+
+@given(value=st.binary(max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_are_records_that_decode_again(known: Stream, value: bytes) -> None:
+    read(known, value)
+    read(known, header(7) + value)
+
+
+@pytest.fixture(scope="module")
+def known() -> Iterator[Stream]:
+    with schema_registry() as registry:
+        registry.add(7, json.dumps(SCHEMA))
+        yield registered("avro", registry)
