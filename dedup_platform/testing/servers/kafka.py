@@ -45,6 +45,7 @@ class KafkaServer(ServerProcess):
         advertised_port: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
+        folder = folder.absolute()  # the server's own folder is another one
         self.port = port or free_port()
         self.brokers = f"{LOOPBACK}:{self.port}"
         self._settings = folder / "server.properties"
