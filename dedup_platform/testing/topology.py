@@ -25,11 +25,13 @@ from dedup_platform.settings import ENV_PREFIX
 from dedup_platform.spark import LOOPBACK
 from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server, ServerProcess
 
-__all__ = ["HEALTH_INTERVAL", "SERVICES", "Service", "Topology", "natively", "topology"]
+__all__ = ["HEALTH_INTERVAL", "HEALTH_TIMEOUT", "SERVICES", "Service", "Topology", "natively", "topology"]
 
 HEALTH_INTERVAL = 10
-"""Seconds between two looks at a service's health, and how long one may take."""
-_SECONDS_TO_START = 300
+"""Seconds between two looks at a service's health."""
+HEALTH_TIMEOUT = 60
+"""How many seconds a look may take: on a busy machine Dagster's own takes a while."""
+_SECONDS_TO_START = 600
 _SECONDS_TO_END = 60
 _HOSTS = ("KAFKA_HOST", "POSTGRES_HOST", "S3_HOST", "SPARK_HOST", "LISTEN")
 
@@ -218,7 +220,7 @@ def _own(service: Service, at_work: Topology, folder: Path) -> ServerProcess:
 
     def is_healthy() -> bool:
         try:
-            asked = subprocess.run(health, env=environment, capture_output=True, timeout=HEALTH_INTERVAL, check=False)
+            asked = subprocess.run(health, env=environment, capture_output=True, timeout=HEALTH_TIMEOUT, check=False)
         except subprocess.TimeoutExpired:
             return False
         return asked.returncode == 0
@@ -230,7 +232,7 @@ def _own(service: Service, at_work: Topology, folder: Path) -> ServerProcess:
         is_healthy,
         environment=environment,
         seconds_to_start=_SECONDS_TO_START,
-        seconds_between_looks=1,
+        seconds_between_looks=2,
         seconds_to_end=_SECONDS_TO_END,
     )
 

@@ -27,7 +27,7 @@ from dedup_platform_tests.end_to_end.processes import CommandLine
 
 DOCKER = PROJECT / "docker"
 COMMAND = [sys.executable, "-m", "dedup_platform.testing.topology"]
-PATIENCE = 300
+PATIENCE = 600
 MINUTE = timedelta(minutes=1)
 MISSING = "is not installed"
 

@@ -51,7 +51,8 @@ def test_ports_are_the_same_and_published_on_loopback_only(service: Service) -> 
 def test_health_checks_are_the_same(service: Service) -> None:
     health = composed(service)["healthcheck"]
     assert health["test"] == ["CMD", *service.health]
-    assert health["interval"] == health["timeout"] == f"{topology.HEALTH_INTERVAL}s"
+    assert health["interval"] == f"{topology.HEALTH_INTERVAL}s"
+    assert health["timeout"] == f"{topology.HEALTH_TIMEOUT}s"
 
 
 @each_service

@@ -45,6 +45,7 @@ class KafkaServer(ServerProcess):
         advertised_port: int | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
+        folder = folder.absolute()  # the server's own folder is another one
         self.port = port or free_port()
         self.brokers = f"{LOOPBACK}:{self.port}"
         self._settings = folder / "server.properties"
@@ -131,8 +132,8 @@ def broker_settings(port: int, advertised: int, controller: int, data: Path) -> 
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
         # A broker that was killed is let in again when its former session has ended: by default, in 9 seconds.
-        "broker.session.timeout.ms": "4000",
-        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "6000",
+        "broker.heartbeat.interval.ms": "1000",
         "log.dirs": str(data),
         "num.partitions": str(PARTITIONS),
         "log.message.timestamp.type": "LogAppendTime",

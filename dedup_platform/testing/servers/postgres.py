@@ -44,8 +44,8 @@ class PostgresServer(ServerProcess):
         self.port = port or free_port()
         self.user = user
         self.password = password
-        self._folder = folder
-        self._data = folder / "data"
+        self._folder = folder.absolute()
+        self._data = self._folder / "data"
         self._databases = databases
         settings = {"listen_addresses": LOOPBACK, "port": str(self.port), "unix_socket_directories": ""}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]

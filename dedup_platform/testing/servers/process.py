@@ -73,7 +73,7 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it and wait until it answers. Raises ServerStartError if it ends before, or takes too long."""
-        self.launch()
+        self._launch()
         until = time.monotonic() + self._seconds_to_start
         try:
             while not self.is_answering():
@@ -83,21 +83,6 @@ class ServerProcess:
         except BaseException:
             self.kill()
             raise
-
-    def launch(self) -> None:
-        """Start it and do not wait."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as output:
-            # A process group of its own: Ctrl-C in a terminal is for whoever started it, who ends it in turn.
-            self._process = subprocess.Popen(
-                self.command,
-                env=self._environment,
-                cwd=self.log.parent,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                process_group=0,
-            )
 
     def stop(self) -> None:
         """Ask it to end and wait until it has; what does not end in time is killed."""
@@ -118,6 +103,20 @@ class ServerProcess:
         """Start it again with the same command, port and data; ends it first if it runs. Raises as `start`."""
         self.stop()
         self.start()
+
+    def _launch(self) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as output:
+            # A process group of its own: Ctrl-C in a terminal is for whoever started it, who ends it in turn.
+            self._process = subprocess.Popen(
+                self.command,
+                env=self._environment,
+                cwd=self.log.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                process_group=0,
+            )
 
     def _family(self) -> list[psutil.Process]:
         """It and all that it started; nobody if it has ended."""

@@ -41,7 +41,7 @@ class S3Server(ServerProcess):
         self.secret_key = secret_key
         self.region = region
         self.endpoint = f"http://{LOOPBACK}:{self.port}"
-        objects = folder / "objects"
+        objects = folder.absolute() / "objects"
         for name in ("", *buckets):
             (objects / name).mkdir(parents=True, exist_ok=True)
         listening = ["--port", f"{LOOPBACK}:{self.port}", "--region", region, "--health", HEALTH, "--quiet"]
