@@ -333,13 +333,13 @@ def run_connect_server(
 @files_app.command()
 def accept(
     stream: StreamArgument,
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Absolute, or below the source's folder.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Absolute, an s3:// URL, or below the source's folder.")],
     streams: StreamsOption = None,
 ) -> None:
     """Let files that changed after they were read be read again, as a new generation, by the next run."""
     deployment = Deployment.of(streams)
-    root = deployment.of_files(stream).files.root
-    relative = [_below(root, path) for path in paths]
+    source = deployment.of_files(stream).files
+    relative = [source.below_root(path) for path in paths]
     deployment.platform().accept(stream, relative)
     out.print(f"{len(relative)} files accepted; the next run reads them again.")
 
@@ -361,10 +361,6 @@ def accept_losses(stream: StreamArgument, streams: StreamsOption = None) -> None
     deployment = Deployment.of(streams)
     commit = deployment.platform().accept_losses(deployment.of_topic(stream).name)
     out.print("Nothing is lost." if commit is None else "Accepted; the next run goes on from there.")
-
-
-def _below(root: Path, path: str) -> str:
-    return Path(path).relative_to(root).as_posix() if Path(path).is_relative_to(root) else path
 
 
 def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> None:
