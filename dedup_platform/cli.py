@@ -333,7 +333,9 @@ def run_connect_server(
 @files_app.command()
 def accept(
     stream: StreamArgument,
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Absolute, an s3:// URL, or below the source's folder.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Absolute, an s3:// URL, or below the source's folder.")
+    ],
     streams: StreamsOption = None,
 ) -> None:
     """Let files that changed after they were read be read again, as a new generation, by the next run."""

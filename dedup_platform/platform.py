@@ -164,7 +164,7 @@ class Platform:
         return Status(
             stream=stream,
             tables=tuple(found),
-            files_read=len(self.ledger.files(stream)),
+            files_read=self.ledger.files_read(stream),
             records_read=self._records_read(stream),
             rejected=self.rows(stream, tables.RAW_EVENTS) - in_cells if heads else 0,
             waiting=self.waiting(stream),

@@ -11,6 +11,7 @@ from stat import S_ISDIR, S_ISREG
 from dedup_platform.errors import SourceError
 from dedup_platform.sources.times import utc_datetime
 from dedup_platform.stream import Stream
+from dedup_platform.stream.s3_path import SCHEME
 
 __all__ = ["Listing", "SourceFile", "changed_while_reading", "list_files", "stamp", "unfinished", "unsettled"]
 
@@ -27,6 +28,11 @@ class SourceFile:
     size: int
     etag: str  # another one if the file is written again
     modified: datetime
+
+    @property
+    def is_on_s3(self) -> bool:
+        """Whether it is an object, and not a file of this machine."""
+        return self.location.startswith(SCHEME)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def _known_kind(value: Any) -> Any:
 
 
 class FilesSource(Format):
-    """Files in a folder or on S3. `path` is a glob: `s3://bucket/key`, absolute, or relative to the stream file's folder.
+    """Files in a folder or on S3. `path` is a glob: on S3, absolute, or relative to the stream file's folder.
 
     A file is read once it has not been modified for `settle`; a batch reads at most `max_batch_files` files and
     about `max_batch_bytes` bytes (a larger file is a batch of its own). On S3 all keys are listed every `relist`, and
