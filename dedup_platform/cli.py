@@ -320,7 +320,7 @@ def demo(
 
 @app.command("connect-server")
 def run_connect_server(
-    port: Annotated[int, typer.Option("--port", help="On 127.0.0.1.")] = connect_server.DEFAULT_PORT,
+    port: Annotated[int, typer.Option("--port", help="On DEDUP_PLATFORM_CONNECT_ADDRESS, 127.0.0.1.")] = connect_server.DEFAULT_PORT,
 ) -> None:
     """Run a warm Spark for the runs of other processes: a Spark Connect server, until it is interrupted."""
     settings = load_settings()

@@ -47,7 +47,8 @@ def prepare(settings: Settings, port: int) -> dict[str, str]:
         )
     settings.make_folders()
     use_this_python(settings)
-    binding = {"spark.connect.grpc.binding.address": LOOPBACK, "spark.connect.grpc.binding.port": str(port)}
+    listening = str(settings.connect_address)
+    binding = {"spark.connect.grpc.binding.address": listening, "spark.connect.grpc.binding.port": str(port)}
     file = _properties(settings)
     file.touch()
     file.chmod(0o600)

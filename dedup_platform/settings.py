@@ -6,10 +6,11 @@ Everything comes from environment variables that start with `DEDUP_PLATFORM_`; n
 import os
 import re
 from collections.abc import Mapping
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, ValidationInfo
+from pydantic import AfterValidator, Field, IPvAnyAddress, SecretStr, ValidationError, ValidationInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError as UnreadableSettings
 from sqlalchemy.engine import make_url
 
@@ -90,6 +91,8 @@ class Settings(BaseSettings):
     dagster_uri: Annotated[str, AfterValidator(uris.dagster_database)] | None = Field(default=None, repr=False)
     spark_master: str = "local[*]"
     spark_remote: str | None = Field(default=None, repr=False)
+    connect_address: IPvAnyAddress = IPv4Address("127.0.0.1")
+    """Where a Spark Connect server of ours listens. Whoever can connect can run code as its user."""
     spark_conf: dict[str, str] = Field(default_factory=dict, repr=False)
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
     """What connecting to Kafka takes beside the brokers: librdkafka's own properties, passwords among them."""

@@ -86,6 +86,12 @@ It is forgotten with the stream's facts, so that keys are looked at again of whi
 read.
 """
 
+for _of_files in (FILES, ACCEPTED):
+    # Postgres orders no text of more than 2.7 KB, and a path may have 4: there each is found by its hash, and rows are
+    # unique because they are written under a lock.
+    _of_files.primary_key.ddl_if(dialect="sqlite")
+    sa.Index(f"{_of_files.name}_by_path", _of_files.c.path, postgresql_using="hash").ddl_if(dialect="postgresql")
+
 CONSUMER = {source: target for target, source in tables.INPUT_OF.items()}
 """The table that is built from another."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def temporary_platform(
     home: Path, streams: Stream | Iterable[Stream], spark: "SparkSession", clock: Callable[[], datetime], **places: Any
 ) -> "Platform":
-    """A platform whose tables live in `home` or in `places`, other settings, on the Spark application that runs already.
+    """A platform whose tables live in `home`, or where `places` (settings) say, on the Spark application that runs.
 
     `spark` must be a session made with `spark_conf`; its own lake is not touched.
     """

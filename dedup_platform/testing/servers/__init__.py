@@ -7,6 +7,16 @@ on the same port and data. A part that is not installed is a MissingPartError, w
 from dedup_platform.testing.servers.kafka import KafkaServer
 from dedup_platform.testing.servers.postgres import PostgresServer
 from dedup_platform.testing.servers.process import ServerProcess, free_port
+from dedup_platform.testing.servers.proxy import Faults, FaultyProxy, LaggingListing
 from dedup_platform.testing.servers.s3 import S3Server
 
-__all__ = ["KafkaServer", "PostgresServer", "S3Server", "ServerProcess", "free_port"]
+__all__ = [
+    "Faults",
+    "FaultyProxy",
+    "KafkaServer",
+    "LaggingListing",
+    "PostgresServer",
+    "S3Server",
+    "ServerProcess",
+    "free_port",
+]

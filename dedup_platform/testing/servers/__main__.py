@@ -1,7 +1,12 @@
-"""`python -m dedup_platform.testing.servers install`: download the jars that tests of real servers need."""
+"""`python -m dedup_platform.testing.servers install`: download the jars that tests of real servers need.
+
+What cannot be downloaded is looked for, and how to get it is said where it is missing.
+"""
 
 import argparse
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.settings import AWS_JAR, JARS, POSTGRES_JAR
@@ -12,26 +17,34 @@ from dedup_platform.testing.servers.postgres import postgres_program
 from dedup_platform.testing.servers.s3 import versitygw
 
 
+def install_spark_jars() -> Path:
+    """Download what Spark needs for every catalog and warehouse, to where Spark looks for it; returns that folder."""
+    folder = IVY / "jars"
+    download((*JARS, POSTGRES_JAR, AWS_JAR), folder, IVY, "[organization]_[artifact]-[revision](-[classifier]).[ext]")
+    return folder
+
+
+PARTS: dict[str, Callable[[], Path]] = {
+    "spark": install_spark_jars,
+    "kafka": install_kafka,
+    "s3": versitygw,
+    "postgres": lambda: postgres_program("postgres"),
+}
+
+
 def main() -> int:
-    """Install what can be downloaded, and say what else is missing; returns the exit code."""
+    """Install the parts that were asked for, or all; returns the exit code, 1 if one is missing."""
     parser = argparse.ArgumentParser(prog="python -m dedup_platform.testing.servers", description=__doc__)
     parser.add_argument("action", choices=["install"])
-    parser.parse_args()
-    try:
-        _say(f"Kafka: {install_kafka()}")
-        download(
-            (*JARS, POSTGRES_JAR, AWS_JAR),
-            IVY / "jars",
-            IVY,
-            "[organization]_[artifact]-[revision](-[classifier]).[ext]",
-        )
-        _say(f"Spark's jars: {IVY / 'jars'}")
-        _say(f"S3: {versitygw()}")
-        _say(f"Postgres: {postgres_program('postgres')}")
-    except DedupPlatformError as error:
-        _say(f"error: {error}")
-        return 1
-    return 0
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="part", help=f"of {', '.join(PARTS)}")
+    missing = 0
+    for name in parser.parse_args().parts or PARTS:
+        try:
+            _say(f"{name}: {PARTS[name]()}")
+        except DedupPlatformError as error:
+            _say(f"{name}: {error}")
+            missing = 1
+    return missing
 
 
 def _say(text: str) -> None:

@@ -16,12 +16,12 @@ from dedup_platform.settings import KAFKA_JAR
 from dedup_platform.testing.servers.jars import download, java
 from dedup_platform.testing.servers.process import LOOPBACK, ServerProcess, free_port
 
-__all__ = ["PARTITIONS", "KafkaServer", "install_kafka"]
+__all__ = ["PARTITIONS", "KafkaServer", "broker_settings", "install_kafka"]
 
 PARTITIONS = 8
 """Of a topic, unless it says otherwise."""
 MAX_MESSAGE_BYTES = 10 * 1024 * 1024
-INSTALL = "python -m dedup_platform.testing.servers install"
+INSTALL = "python -m dedup_platform.testing.servers install kafka"
 
 # Without one of these the broker would say nothing, not even why it does not start.
 _LOGGER_JAR = "org.slf4j:slf4j-simple:1.7.36"
@@ -33,15 +33,24 @@ _SECONDS_TO_ASK = 10
 class KafkaServer(ServerProcess):
     """A broker on the loopback interface; `folder` keeps its logs, settings and what it printed.
 
+    Clients are told to connect to `advertised_port`, a proxy's that stands before it; by default to its own port.
     `properties` go before the broker's settings here. Raises MissingPartError where Kafka or Java is not installed.
     """
 
-    def __init__(self, folder: Path, *, port: int | None = None, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        advertised_port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self.port = port or free_port()
         self.brokers = f"{LOOPBACK}:{self.port}"
         self._settings = folder / "server.properties"
         self._data = folder / "logs"
-        self._properties = {**_broker(self.port, free_port(), self._data), **(properties or {})}
+        settings = broker_settings(self.port, advertised_port or self.port, free_port(), self._data)
+        self._properties = settings | dict(properties or {})
         super().__init__(
             "Kafka",
             [*_java_with_kafka(), "kafka.Kafka", str(self._settings)],
@@ -63,8 +72,7 @@ class KafkaServer(ServerProcess):
 
         `config` are Kafka's settings of topics, spelled with `_` for `.`. Fails if there is one of this name.
         """
-        settings = {"message.timestamp.type": "LogAppendTime"}
-        settings |= {key.replace("_", "."): value for key, value in config.items()}
+        settings = {key.replace("_", "."): value for key, value in config.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
         client = self.admin()
         client.create_topics([topic], operation_timeout=_SECONDS_TO_ASK)[name].result()
@@ -111,13 +119,13 @@ def _java_with_kafka() -> list[str]:
     return [str(java()), *_JAVA, "-cp", f"{_folder()}/*"]
 
 
-def _broker(port: int, controller: int, data: Path) -> dict[str, str]:
+def broker_settings(port: int, advertised: int, controller: int, data: Path) -> dict[str, str]:
     """A broker of its own: no copies of anything, ready for consumers at once."""
     return {
         "node.id": "1",
         "process.roles": "broker,controller",
         "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller}",
-        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{advertised}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SERVICES:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
@@ -127,6 +135,7 @@ def _broker(port: int, controller: int, data: Path) -> dict[str, str]:
         "broker.heartbeat.interval.ms": "500",
         "log.dirs": str(data),
         "num.partitions": str(PARTITIONS),
+        "log.message.timestamp.type": "LogAppendTime",
         "message.max.bytes": str(MAX_MESSAGE_BYTES),
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.num.partitions": "1",

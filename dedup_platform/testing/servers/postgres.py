@@ -27,18 +27,26 @@ _SECONDS_TO_CONNECT = 5
 class PostgresServer(ServerProcess):
     """A Postgres on the loopback interface; `folder` keeps its data and its log. `user` may do everything.
 
-    Where root starts it, it runs as the user `postgres` (else `nobody`), which Postgres demands.
+    The `databases` are made where there are none of these names. Where root starts it, it runs as the user `postgres`
+    (else `nobody`), because Postgres refuses to be root's.
     Raises MissingPartError where Postgres is not installed, ServerStartError if its data folder cannot be made.
     """
 
     def __init__(
-        self, folder: Path, *, port: int | None = None, user: str = "testing", password: str = "testing-secret"
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        user: str = "testing",
+        password: str = "testing-secret",
+        databases: tuple[str, ...] = (),
     ) -> None:
         self.port = port or free_port()
         self.user = user
         self.password = password
         self._folder = folder
         self._data = folder / "data"
+        self._databases = databases
         settings = {"listen_addresses": LOOPBACK, "port": str(self.port), "unix_socket_directories": ""}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         super().__init__(
@@ -55,6 +63,8 @@ class PostgresServer(ServerProcess):
         if not (self._data / "PG_VERSION").exists():
             self._make_data_folder()
         super().start()
+        for name in sorted(set(self._databases) - self._known()):
+            self.create_database(name)
 
     def uri(self, database: str = DATABASE) -> str:
         """The SQLAlchemy URL of a database, with the password."""
@@ -83,6 +93,15 @@ class PostgresServer(ServerProcess):
             dbname=database,
             connect_timeout=_SECONDS_TO_CONNECT,
         )
+
+    def _known(self) -> set[str]:
+        connection = self.connect()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT datname FROM pg_database")
+                return {name for (name,) in cursor.fetchall()}
+        finally:
+            connection.close()
 
     def _accepts_connections(self) -> bool:
         try:

@@ -19,13 +19,13 @@ from dedup_platform.spark import LOOPBACK
 __all__ = ["LOOPBACK", "ServerProcess", "free_port"]
 
 _LINES_SHOWN = 20
-_SECONDS_BETWEEN_LOOKS = 0.1
 
 
 class ServerProcess:
     """One server: runs while the `with` block does, can be killed, and started again on the same port and data.
 
-    `answers` says whether it serves already (False or OSError: not yet). What it prints is appended to `log`.
+    `answers` says whether it serves already (False or OSError: not yet). What it prints is appended to `log`. Its
+    environment is this process's, unless it is given.
     """
 
     def __init__(
@@ -38,15 +38,17 @@ class ServerProcess:
         environment: Mapping[str, str] | None = None,
         ending: signal.Signals = signal.SIGTERM,
         seconds_to_start: float = 120,
+        seconds_between_looks: float = 0.1,
         seconds_to_end: float = 30,
     ) -> None:
         self.name = name
         self.command = list(command)
         self.log = log
         self._answers = answers
-        self._environment = {**os.environ, **(environment or {})}
+        self._environment = dict(os.environ if environment is None else environment)
         self._ending = ending
         self._seconds_to_start = seconds_to_start
+        self._seconds_between_looks = seconds_between_looks
         self._seconds_to_end = seconds_to_end
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -77,7 +79,7 @@ class ServerProcess:
             while not self.is_answering():
                 if self.pid is None or time.monotonic() > until:
                     raise self._not_started()
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
+                time.sleep(self._seconds_between_looks)
         except BaseException:
             self.kill()
             raise

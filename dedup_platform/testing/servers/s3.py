@@ -51,7 +51,7 @@ class S3Server(ServerProcess):
             folder / "s3.log",
             self._is_healthy,
             # In the environment and not in the command, which every user of the machine can see.
-            environment={"ROOT_ACCESS_KEY": access_key, "ROOT_SECRET_KEY": secret_key},
+            environment={**os.environ, "ROOT_ACCESS_KEY": access_key, "ROOT_SECRET_KEY": secret_key},
         )
 
     def client(self, endpoint: str | None = None) -> Any:

@@ -1,0 +1,200 @@
+"""The ledger in Postgres tells what it tells in SQLite, and two who fold at once leave what one leaves.
+
+Its tables are read and written on metadata alone here: no Spark.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from threading import Barrier, Event
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import SparkSession
+
+from dedup_platform import tables
+from dedup_platform.catalog import Catalog
+from dedup_platform.errors import UnreachableError
+from dedup_platform.fingerprints import fingerprint
+from dedup_platform.lateness import Cell
+from dedup_platform.ledger import Ledger
+from dedup_platform.ledger.fold import Fold
+from dedup_platform.ledger.schema import FILES, METADATA, lock, open_database
+from dedup_platform.platform import Platform
+from dedup_platform.settings import Settings
+from dedup_platform.stream import Stream
+from dedup_platform.testing import HeldClock, make_stream, utc
+from dedup_platform.testing.described import DescribedTables
+from dedup_platform.testing.servers import PostgresServer
+from dedup_platform_tests.servers import new_name
+
+ARRIVED = utc("2024-02-01")
+DAYS = 30
+BUCKETS = 4
+RACES = 10
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("the ledger reads metadata alone")
+
+
+@pytest.fixture
+def uri(postgres_server: PostgresServer) -> str:
+    """Of an empty database."""
+    return postgres_server.create_database(new_name())
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Platform, Stream]:
+    """A stream some of whose cells are stale, for several reasons; its ledger is in SQLite."""
+    folder = tmp_path_factory.mktemp("lived")
+    stream = make_stream(folder, buckets=BUCKETS)
+    platform = Platform.open(Settings(home=folder / "home"), {stream.name: stream}, no_spark, HeldClock(ARRIVED))
+    described = DescribedTables(platform, stream)
+    first = stream.partitions.ordinal(stream.partitions.start)
+    cells = [Cell(first + day, bucket) for day in range(DAYS) for bucket in range(BUCKETS)]
+    described.take_in(cells, ARRIVED)
+    for table in tables.DERIVED:
+        described.build(table, ARRIVED)
+    described.take_in(cells[::7], ARRIVED + timedelta(days=1))
+    described.build(tables.DEDUPLICATED_EVENTS, ARRIVED, cells[:20])
+    return platform, stream
+
+
+def ledger_at(uri: str, platform: Platform) -> Ledger:
+    """A ledger of the same tables in another database."""
+    settings = Settings(home=platform.settings.home, control_uri=uri)
+    return Ledger(settings, Catalog(settings))
+
+
+def told(ledger: Ledger, stream: Stream) -> dict[str, Any]:
+    """All that a ledger tells of a stream."""
+    name = stream.name
+    found: dict[str, Any] = {
+        "heads": ledger.sync(name),
+        "files": ledger.files(name),
+        "records": ledger.records_read(name),
+        "accepted": ledger.accepted(name),
+        "totals": ledger.totals(name),
+    }
+    for table in tables.ALL:
+        found[table] = ledger.sizes(name, table)
+    for table in tables.DERIVED:
+        found[f"{table} built"] = ledger.built(name, table)
+        found[f"{table} facts"] = ledger.facts(stream, table, fingerprint(stream, table))
+        found[f"{table} other settings"] = ledger.facts(stream, table, "0" * 64)
+    return found
+
+
+def dump(uri: str) -> dict[str, list[Any]]:
+    """All rows of all tables, in order."""
+    engine = sa.create_engine(uri)
+    with engine.connect() as connection:
+        rows = {table.name: sorted(connection.execute(sa.select(table)), key=repr) for table in METADATA.sorted_tables}
+    engine.dispose()
+    return rows
+
+
+def test_it_tells_what_it_tells_in_sqlite(lived: tuple[Platform, Stream], uri: str) -> None:
+    platform, stream = lived
+    expected = told(platform.ledger, stream)
+    assert expected[f"{tables.DEDUPLICATED_EVENTS} facts"].changes
+    assert told(ledger_at(uri, platform), stream) == expected
+
+
+def test_what_is_folded_step_by_step_is_what_is_folded_at_once(
+    tmp_path: Path, uri: str, postgres_server: PostgresServer
+) -> None:
+    stream = make_stream(tmp_path, buckets=BUCKETS)
+    settings = Settings(home=tmp_path / "home", control_uri=uri)
+    platform = Platform.open(settings, {stream.name: stream}, no_spark, HeldClock(ARRIVED))
+    described = DescribedTables(platform, stream)
+    first = stream.partitions.ordinal(stream.partitions.start)
+    for day in range(6):
+        described.take_in([Cell(first + day // 2, bucket) for bucket in range(BUCKETS)], ARRIVED + timedelta(days=day))
+        platform.ledger.sync(stream.name)
+        for table in tables.DERIVED:
+            described.build(table, ARRIVED)
+    at_once = ledger_at(postgres_server.create_database(new_name()), platform)
+    assert told(at_once, stream) == told(platform.ledger, stream)
+
+
+def test_first_folds_raced_by_two_leave_what_one_leaves(
+    lived: tuple[Platform, Stream], postgres_server: PostgresServer
+) -> None:
+    """Of a new database: its tables are made by both at once, too, and there is no head yet that could be locked."""
+    platform, stream = lived
+    alone = postgres_server.create_database(new_name())
+    ledger_at(alone, platform).sync(stream.name)
+    for _ in range(RACES):
+        uri, start = postgres_server.create_database(new_name()), Barrier(2)
+        ledgers = [ledger_at(uri, platform) for _ in range(2)]
+        together(lambda ledger, start=start: (start.wait(), ledger.sync(stream.name)), ledgers)
+        assert dump(uri) == dump(alone)
+
+
+def together(work: Callable[[Ledger], Any], ledgers: list[Ledger]) -> None:
+    with ThreadPoolExecutor(len(ledgers)) as pool:
+        list(pool.map(work, ledgers))
+
+
+def test_a_fold_waits_for_one_of_its_stream_and_for_no_other(lived: tuple[Platform, Stream], uri: str) -> None:
+    platform, stream = lived
+    ledger, begun = ledger_at(uri, platform), Event()
+    ledger.sync(stream.name)
+    with ThreadPoolExecutor(1) as pool:
+        with ledger.engine.begin() as connection:
+            lock(connection, "another stream")
+            ledger.sync(stream.name)
+            lock(connection, stream.name)
+            waiting = pool.submit(lambda: (begun.set(), ledger_at(uri, platform).sync(stream.name)))
+            begun.wait()
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=1)
+        assert waiting.result(timeout=60)[1] == ledger.sync(stream.name)
+
+
+def test_facts_are_of_one_moment(lived: tuple[Platform, Stream], uri: str) -> None:
+    """Another process folds between two questions of one reader: it does not see the half of it."""
+    platform, stream = lived
+    ledger = ledger_at(uri, platform)
+    ledger.sync(stream.name)
+    before = ledger.facts(stream, tables.SESSIONS, "0" * 64)
+
+    @sa.event.listens_for(ledger.engine, "after_cursor_execute")
+    def forget_meanwhile(_: sa.Connection, __: Any, statement: str, *___: Any) -> None:
+        if "FROM changes" in statement:
+            forget(uri)
+
+    assert ledger.facts(stream, tables.SESSIONS, "0" * 64) == before
+    assert not ledger.facts(stream, tables.SESSIONS, "0" * 64).outdated
+
+
+def forget(uri: str) -> None:
+    engine = sa.create_engine(uri)
+    with engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM built"))
+    engine.dispose()
+
+
+def test_paths_may_be_as_long_as_an_operating_system_lets_them(uri: str) -> None:
+    random = Random(5)
+    path = "".join(chr(random.randint(0x3B1, 0x3C9)) for _ in range(2000))
+    read = {"path": path, "generation": 0, "size": 2**40, "etag": "e" * 300, "records": 2**40}
+    fold = Fold(receipts=[{"files": [read], "accepted": [{"path": path, "etag": "e"}]}])
+    with open_database(uri).begin() as connection:
+        for _ in range(2):
+            fold.write(connection, "stream", tables.RAW_EVENTS)
+        assert connection.execute(sa.select(FILES)).all() == [("stream", *read.values())]
+
+
+def test_a_wrong_password_is_told_with_its_variable_and_without_it(postgres_server: PostgresServer) -> None:
+    wrong = postgres_server.uri().replace(postgres_server.password, "not-the-secret")
+    with pytest.raises(
+        UnreachableError, match=r"DEDUP_PLATFORM_CONTROL_URI: .*password authentication failed"
+    ) as error:
+        open_database(wrong)
+    assert "not-the-secret" not in str(error.value)
