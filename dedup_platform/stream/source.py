@@ -15,6 +15,8 @@ from dedup_platform.stream.values import Count, Duration, FieldName, Part, Posit
 
 __all__ = ["FilesSource", "KafkaSource", "Lane", "Source", "origin_of"]
 
+_RELIST = timedelta(hours=1)
+
 
 def _glob(path: str) -> str:
     if path.startswith(SCHEME):
@@ -46,7 +48,7 @@ class FilesSource(Format):
     kind: Annotated[Literal["files"], BeforeValidator(_known_kind)]
     path: Annotated[FieldName, AfterValidator(_glob)]
     settle: Duration = timedelta(seconds=2)
-    relist: Duration = timedelta(hours=1)
+    relist: Duration = _RELIST
     max_batch_files: Annotated[Count, Field(ge=1)] = 1000
     max_batch_bytes: Size = 2**30
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
@@ -56,7 +58,7 @@ class FilesSource(Format):
 
     @model_validator(mode="after")
     def _only_s3_is_listed_again(self) -> "FilesSource":
-        if "relist" in self.model_fields_set and not self.s3:
+        if self.relist != _RELIST and not self.s3:
             raise ValueError("relist is for paths on S3; a folder is searched whole at every look")
         return self
 
