@@ -366,13 +366,15 @@ def run_connect_server(
 @files_app.command()
 def accept(
     stream: StreamArgument,
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Absolute, or below the source's folder.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Absolute, an s3:// URL, or below the source's folder.")
+    ],
     streams: StreamsOption = None,
 ) -> None:
     """Let files that changed after they were read be read again, as a new generation, by the next run."""
     deployment = Deployment.of(streams)
-    root = deployment.of_files(stream).files.root
-    relative = [_below(root, path) for path in paths]
+    source = deployment.of_files(stream).files
+    relative = [source.below_root(path) for path in paths]
     deployment.platform().accept(stream, relative)
     out.print(f"{len(relative)} files accepted; the next run reads them again.")
 
@@ -517,10 +519,6 @@ def _print_outcome(stream: Stream, outcome: Outcome, as_json: bool) -> None:
         printing.print_json(printing.outcome_value(stream, outcome))
     else:
         printing.print_outcome(out, stream, outcome)
-
-
-def _below(root: Path, path: str) -> str:
-    return Path(path).relative_to(root).as_posix() if Path(path).is_relative_to(root) else path
 
 
 def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> None:

@@ -168,7 +168,7 @@ class Platform:
         return Status(
             stream=stream,
             tables=tuple(found),
-            files_read=len(self.ledger.files(stream)),
+            files_read=self.ledger.files_read(stream),
             records_read=self._records_read(stream),
             rejected=self.count_rejected(stream),
             waiting=self.waiting(stream),

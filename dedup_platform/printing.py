@@ -47,9 +47,7 @@ def print_streams(console: Console, streams: Iterable[Stream]) -> None:
 
 def _source(stream: Stream) -> str:
     source = stream.source
-    return (
-        f"{source.topic} at {source.brokers}" if isinstance(source, KafkaSource) else str(source.root / source.pattern)
-    )
+    return f"{source.topic} at {source.brokers}" if isinstance(source, KafkaSource) else source.place
 
 
 def print_plans(console: Console, plans: Sequence[tuple[Stream, TablePlan]]) -> None:

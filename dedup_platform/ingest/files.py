@@ -13,74 +13,85 @@ from dedup_platform.catalog import new_receipt_name
 from dedup_platform.commits import Commit
 from dedup_platform.errors import SourceChangedError, UnknownFileError
 from dedup_platform.ingest.intake import CELL_BYTES, Intake, buckets_for
-from dedup_platform.ingest.waiting import CHANGED, Waiting
-from dedup_platform.lakehouse import Staged
-from dedup_platform.ledger import Head, ReadFile
+from dedup_platform.ingest.looks import Generations, Look, judged, look_at_bucket, look_at_folder
+from dedup_platform.ingest.waiting import Waiting
+from dedup_platform.lakehouse import Lakehouse, Staged
+from dedup_platform.ledger import Head, Ledger
 from dedup_platform.rawwork import Span
 from dedup_platform.sources.failures import reading_failure
-from dedup_platform.sources.files import SourceFile, changed_while_reading, grouped, list_files, read_files, read_group
+from dedup_platform.sources.files import SourceFile, changed_since_listed, grouped, read_files, read_group
+from dedup_platform.sources.s3 import S3Access
 from dedup_platform.stream import Stream
 
 _LOG = logging.getLogger(__name__)
-
-Generations = list[tuple[SourceFile, int]]
-"""Files, each with the generation that it is read as."""
 
 
 class FilesIntake(Intake):
     """Appends whole files to `raw_events`."""
 
+    def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
+        super().__init__(lake, ledger)
+        self._listed: dict[str, list[SourceFile]] = {}
+
     def waiting(self, stream: Stream, now: datetime) -> Waiting:
         """Compare the source with what has been read. Reads names, sizes and times only."""
-        files, reasons = self._look(stream, now)
-        newest = max((f"{file.modified.isoformat()} {file.etag}" for file, _ in files), default="")
-        read = len(self.ledger.files(stream.name))
+        found = self._look(stream, now)
+        newest = max((f"{file.modified.isoformat()} {file.etag}" for file, _ in found.files), default="")
+        read = self.ledger.files_read(stream.name)
         return Waiting(
-            items=tuple(file.path for file, _ in files),
-            amount=f"{len(files):,} files",
-            reasons=tuple(reasons),
-            watermark=f"{read}+{len(files)} {newest}" if files else "",
+            items=tuple(file.path for file, _ in found.files),
+            amount=f"{len(found.files):,} files",
+            reasons=tuple(found.reasons),
+            watermark=f"{read}+{len(found.files)} {newest}" if found.files else "",
         )
 
-    def _look(self, stream: Stream, now: datetime) -> tuple[Generations, list[tuple[str, str]]]:
-        """Files to read with the generation that they would be, and the others with the reason."""
-        known, accepted = self.ledger.files(stream.name), self.ledger.accepted(stream.name)
-        listing = list_files(stream, now)
-        files, reasons = [], list(listing.waiting)
-        for file in listing.ready:
-            read = known.get(file.path)
-            if read is None:
-                files.append((file, 0))
-            elif _differs(read, file):
-                if (file.path, file.etag) in accepted:
-                    files.append((file, read.generation + 1))
-                else:
-                    reasons.append((file.path, f"{CHANGED}: accept it with `files accept`, or restore the file"))
-        return files, reasons
+    def _look(self, stream: Stream, now: datetime, whole: bool = False) -> Look:
+        if stream.files.s3:
+            return look_at_bucket(stream, self.ledger, self._s3, now, whole)
+        return look_at_folder(stream, self.ledger, now)
+
+    @property
+    def _s3(self) -> S3Access:
+        return S3Access.of(self.lake.catalog.settings)
 
     def next_batch(self, stream: Stream, now: datetime) -> Commit | None:
         """Read the next batch; None if nothing waits. Raises ConflictError if another ingest committed first."""
         heads = self._ready(stream)
-        files, _ = self._look(stream, now)
+        files = self._unread(stream, now)
         if not files:
             return None
         if not heads:
             self._create(stream, [file for file, _ in files])
             heads = self._ready(stream)
-        return self._append(stream, heads[tables.RAW_EVENTS], _bounded(stream, files))
+        batch = _bounded(stream, files)
+        commit = self._append(stream, heads[tables.RAW_EVENTS], batch)
+        if stream.files.s3:
+            self._listed[stream.name] = [file for file, _ in files[len(batch) :]]
+        return commit
+
+    def _unread(self, stream: Stream, now: datetime) -> Generations:
+        """What can be read now: the rest of what was listed for the batch before, or what a new look finds.
+
+        A bucket that holds many new files is listed once, not once for each of their batches. Whatever became of the
+        files meanwhile, each is read as it was listed, or not at all.
+        """
+        listed = self._listed.pop(stream.name, [])
+        return judged(stream, self.ledger, listed).files or self._look(stream, now).files
 
     def accept(self, stream: Stream, paths: Iterable[str], now: datetime) -> Commit:
         """Record in the lake that these changed files may be read again, as a new generation."""
         heads = self._ready(stream)
-        changed = set(self.waiting(stream, now).changed)
-        if unknown := sorted(set(paths) - changed):
+        changed = {file.path: file.etag for file in self._look(stream, now, whole=True).changed}
+        accepted = [{"path": path, "etag": changed[path]} for path in paths if path in changed]
+        if unknown := sorted(set(paths) - changed.keys()):
             raise UnknownFileError(
                 f"{stream.name}: {', '.join(unknown)} did not change after being read; changed: "
                 f"{', '.join(sorted(changed)) or 'none'}"
             )
-        etags = {file.path: file.etag for file in list_files(stream, now).ready}
-        accepted = [{"path": path, "etag": etags[path]} for path in paths]
-        return self._commit_positions(stream, heads[tables.RAW_EVENTS], {"accepted": accepted}, "accepted")
+        commit = self._commit_positions(stream, heads[tables.RAW_EVENTS], {"accepted": accepted}, "accepted")
+        # A listing that starts behind them would not find them.
+        self.ledger.keep_listing(stream.name, None)
+        return commit
 
     def _ready(self, stream: Stream) -> dict[str, Head]:
         heads = self.ledger.sync(stream.name)
@@ -97,7 +108,7 @@ class FilesIntake(Intake):
         size = sum(file.size for file in files)
         if size <= CELL_BYTES:
             return 1
-        first = read_files(self.lake.spark(), stream, [(file, 0) for file in files[:100]])
+        first = read_files(self.lake.spark(), stream, [(file, 0) for file in files[:100]], self._s3)
         length = int(stream.partitions.length.total_seconds())
         partitions = first.select(F.floor(F.unix_seconds("event_time") / length)).distinct().count()
         share = sum(file.size for file in files[:100])
@@ -109,7 +120,7 @@ class FilesIntake(Intake):
         staged, spans = self._stage_files(stream, head, files, name)
         try:
             records = self._count_records(staged, spans) if staged else {}
-            unsettled = {file.path for file in changed_while_reading([file for file, _ in files])}
+            unsettled = {file.path for file in self._changed(files, is_read=staged is not None)}
         except Exception:
             self._discard(staged)
             raise
@@ -127,13 +138,19 @@ class FilesIntake(Intake):
         """The files' records, written but not published; None if a file could not be read as it was listed."""
         groups = grouped(files)
         try:
-            return self._stage(stream, head, len(groups), partial(read_group, stream, groups), {"receipt": receipt})
+            read = partial(read_group, stream, groups, s3=self._s3)
+            return self._stage(stream, head, len(groups), read, {"receipt": receipt})
         except Exception as error:
             if failure := reading_failure(error):
-                if changed_while_reading([file for file, _ in files]):
+                if self._changed(files, is_read=False):
                     return None, []
                 raise failure from error
             raise
+
+    def _changed(self, files: Generations, is_read: bool) -> list[SourceFile]:
+        # What was read from S3 was one version from its beginning to its end, the one that was listed.
+        asked = [file for file, _ in files if not (is_read and file.is_on_s3)]
+        return changed_since_listed(asked, self._s3)
 
     def _discard(self, staged: Staged | None) -> None:
         if staged:
@@ -193,8 +210,3 @@ def _position(file: SourceFile, generation: int, records: dict[tuple[str, int], 
         "etag": file.etag,
         "records": records.get((file.path, generation), 0),
     }
-
-
-def _differs(read: ReadFile, file: SourceFile) -> bool:
-    # The etag is unknown if positions had to be derived from raw: then the path alone says that it was read.
-    return read.etag is not None and read.etag != file.etag

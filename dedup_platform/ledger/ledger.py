@@ -40,10 +40,12 @@ from dedup_platform.ledger.schema import (
     CHANGES,
     FILES,
     HEADS,
+    LISTINGS,
     METADATA,
     for_reading,
     in_cells,
     in_partitions,
+    in_paths,
     lock,
     of,
     open_database,
@@ -220,12 +222,19 @@ class Ledger:
         with for_reading(self.engine).connect() as connection:
             return {name: TableSize(*map(int, sizes)) for name, *sizes in connection.execute(query)}
 
-    def files(self, stream: str) -> dict[str, ReadFile]:
-        """The newest generation of every file that was read, by path."""
+    def files(self, stream: str, paths: Iterable[str] | None = None) -> dict[str, ReadFile]:
+        """The newest generation of every file that was read, by path; with `paths`, only of these."""
         query = sa.select(*FILES.c["path", "generation", "size", "etag", "records"]).where(FILES.c.stream == stream)
+        chosen = [sa.true()] if paths is None else in_paths(FILES, paths)
         with for_reading(self.engine).connect() as connection:
-            rows = connection.execute(query.order_by(FILES.c.generation))
+            rows = (row for each in chosen for row in connection.execute(query.where(each).order_by("generation")))
             return {row[0]: ReadFile(*row) for row in rows}
+
+    def files_read(self, stream: str) -> int:
+        """How many files were read, each counted once for all of its generations."""
+        query = sa.select(sa.func.count(FILES.c.path.distinct())).where(FILES.c.stream == stream)
+        with for_reading(self.engine).connect() as connection:
+            return int(connection.execute(query).scalar_one())
 
     def records_read(self, stream: str) -> int:
         """How many records all generations of all files held."""
@@ -238,6 +247,21 @@ class Ledger:
         query = sa.select(ACCEPTED.c.path, ACCEPTED.c.etag).where(ACCEPTED.c.stream == stream)
         with for_reading(self.engine).connect() as connection:
             return {(row[0], row[1]) for row in connection.execute(query)}
+
+    # Not of the fold
+
+    def listing(self, stream: str) -> str | None:
+        """What the last listing of the stream's bucket left for the next one; None if there was none, or it is lost."""
+        with for_reading(self.engine).connect() as connection:
+            return connection.execute(sa.select(LISTINGS.c.content).where(LISTINGS.c.stream == stream)).scalar()
+
+    def keep_listing(self, stream: str, content: str | None) -> None:
+        """Leave something for the next listing, in the place of what was there; None for nothing."""
+        with self.engine.begin() as connection:
+            lock(connection, stream)
+            connection.execute(sa.delete(LISTINGS).where(LISTINGS.c.stream == stream))
+            if content is not None:
+                connection.execute(sa.insert(LISTINGS).values(stream=stream, content=content))
 
 
 def _connected(table: Table, known: tuple[str, Head] | None) -> bool:

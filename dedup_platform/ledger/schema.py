@@ -1,7 +1,7 @@
 """The SQL tables of the ledger and how their database is opened."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -9,6 +9,8 @@ from dedup_platform import tables
 from dedup_platform.lateness import Cell, rectangles
 from dedup_platform.settings import ENV_PREFIX
 from dedup_platform.uris import reaching
+
+T = TypeVar("T")
 
 METADATA = sa.MetaData()
 
@@ -77,6 +79,13 @@ FILES = _table(
     _value("records", sa.BigInteger()),
 )
 ACCEPTED = _table("accepted", _key("path", sa.String()), _key("etag", sa.String()))
+LISTINGS = _table("listings", _value("content", sa.Text()))
+"""Where the next listing of a bucket may start. No part of the fold, and no fact: lost, all keys are listed again.
+
+It is forgotten with the stream's facts, so that keys are looked at again of which it is no longer known that they were
+read.
+"""
+
 for _of_files in (FILES, ACCEPTED):
     # Postgres orders no text of more than 2.7 KB, and a path may have 4: there each is found by its hash, and rows are
     # unique because they are written under a lock.
@@ -142,7 +151,12 @@ def in_partitions(table: sa.Table, partitions: Iterable[int]) -> Iterator[sa.Col
     return (table.c.partition.in_(some) for some in _cut(tuple(partitions)))
 
 
-def _cut(values: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def in_paths(table: sa.Table, paths: Iterable[str]) -> Iterator[sa.ColumnElement[bool]]:
+    """Conditions that together choose the rows of these paths, each for one statement."""
+    return (table.c.path.in_(some) for some in _cut(tuple(paths)))
+
+
+def _cut(values: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
     return (values[start : start + VALUES_A_STATEMENT] for start in range(0, len(values), VALUES_A_STATEMENT))
 
 

@@ -5,8 +5,10 @@ records are numbered from its start, and it streams through in bounded memory.
 """
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
@@ -27,13 +29,14 @@ from dedup_platform.sources.listing import Listing, SourceFile, changed_while_re
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.parquet_records import parquet_records
 from dedup_platform.sources.records import Record
+from dedup_platform.sources.s3 import S3Access, changed_objects, opened_object
 from dedup_platform.stream import Stream
 from dedup_platform.workers import spare_archives
 
 __all__ = [
     "Listing",
     "SourceFile",
-    "changed_while_reading",
+    "changed_since_listed",
     "grouped",
     "list_files",
     "read_files",
@@ -43,23 +46,29 @@ __all__ = [
 
 Group = list[tuple[SourceFile, int]]
 
+_AS_FOUND = S3Access()
+"""What boto3 finds by itself, for files whose owner says nothing else."""
 _SMALL_GROUP = 512 * 1024
 _LARGE_GROUP = 32 * 2**20
 _ENOUGH_GROUPS = 16  # to keep a machine busy; more only if they would be large
 _FILE_COST = 16 * 1024  # opening a file costs about as much as reading this
 
 
-def read_files(spark: SparkSession, stream: Stream, files: Sequence[tuple[SourceFile, int]]) -> DataFrame:
+def read_files(
+    spark: SparkSession, stream: Stream, files: Sequence[tuple[SourceFile, int]], s3: S3Access = _AS_FOUND
+) -> DataFrame:
     """The records of some files, each with its generation: rows with exactly the columns of `raw_events`.
 
     A file that cannot be read as it was listed fails the job; `failures.reading_failure` tells why.
     """
     groups = grouped(files)
     numbers = spark.range(0, len(groups), 1, numPartitions=max(1, len(groups)))
-    return numbers.mapInArrow(partial(_read_groups, stream, groups), tables.raw_schema(stream))
+    return numbers.mapInArrow(partial(_read_groups, stream, groups, s3), tables.raw_schema(stream))
 
 
-def read_group(stream: Stream, groups: Sequence[Group], number: int) -> Iterator[pa.RecordBatch]:
+def read_group(
+    stream: Stream, groups: Sequence[Group], number: int, s3: S3Access = _AS_FOUND
+) -> Iterator[pa.RecordBatch]:
     """The records of one group of files, in batches with exactly the columns of `raw_events`.
 
     Whatever a file holds becomes rows, rejected ones if need be. SourceError for a file that cannot be opened,
@@ -67,13 +76,26 @@ def read_group(stream: Stream, groups: Sequence[Group], number: int) -> Iterator
     """
     batches = RawBatches(stream)
     for file, generation in groups[number]:
-        yield from batches.of(_delivered(stream, file, generation, batches.decoder))
+        yield from batches.of(_delivered(stream, file, generation, s3, batches.decoder))
 
 
-def records_of(stream: Stream, file: SourceFile) -> Iterator[Record]:
+def records_of(stream: Stream, file: SourceFile, s3: S3Access = _AS_FOUND) -> Iterator[Record]:
     """The records of one file in order. SourceError if it cannot be opened, SourceChangedError if it is another now."""
-    with _opened(file) as content:
+    with ExitStack() as closing:
+        content = closing.enter_context(opened_object(s3, file) if file.is_on_s3 else _opened(file))
+        if file.is_on_s3 and stream.files.format == "parquet":
+            # It is read here and there, which would be many requests.
+            content = closing.enter_context(_copied(content))
         yield from _records(stream, content, file.path)
+
+
+def changed_since_listed(files: Sequence[SourceFile], s3: S3Access) -> list[SourceFile]:
+    """Those that are no longer as they were listed: written again, gone, or closed to us.
+
+    SourceError if S3 does not tell.
+    """
+    on_s3 = [file for file in files if file.is_on_s3]
+    return [*changed_while_reading([file for file in files if not file.is_on_s3]), *changed_objects(s3, on_s3)]
 
 
 def _records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Record]:
@@ -108,15 +130,19 @@ def grouped(files: Sequence[tuple[SourceFile, int]]) -> list[Group]:
     return groups
 
 
-def _read_groups(stream: Stream, groups: list[Group], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _read_groups(
+    stream: Stream, groups: list[Group], s3: S3Access, numbers: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     spare_archives()
     for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
-        yield from read_group(stream, groups, number)
+        yield from read_group(stream, groups, number, s3)
 
 
-def _delivered(stream: Stream, file: SourceFile, generation: int, decoder: EventDecoder) -> Iterator[Delivered]:
+def _delivered(
+    stream: Stream, file: SourceFile, generation: int, s3: S3Access, decoder: EventDecoder
+) -> Iterator[Delivered]:
     delivery = decoder.delivery(file.path, file.modified, stream.source.format)
-    for number, record in enumerate(records_of(stream, file)):
+    for number, record in enumerate(records_of(stream, file, s3)):
         yield record, delivery, (file.path, generation, number, 0)
 
 
@@ -130,3 +156,11 @@ def _opened(file: SourceFile) -> Iterator[BinaryIO]:
                 raise SourceChangedError(f"{file.path} changed since it was listed")
     except OSError as error:
         raise SourceError(file.path, f"cannot be read: {error.strerror}") from None
+
+
+@contextmanager
+def _copied(content: BinaryIO) -> Iterator[BinaryIO]:
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(content, copy)
+        copy.seek(0)
+        yield copy

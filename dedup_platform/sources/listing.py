@@ -11,19 +11,28 @@ from stat import S_ISDIR, S_ISREG
 from dedup_platform.errors import SourceError
 from dedup_platform.sources.times import utc_datetime
 from dedup_platform.stream import Stream
+from dedup_platform.stream.s3_path import SCHEME
 
-__all__ = ["Listing", "SourceFile", "changed_while_reading", "list_files", "stamp"]
+__all__ = ["Listing", "SourceFile", "changed_while_reading", "list_files", "stamp", "unfinished", "unsettled"]
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as it was listed. `path` is below the stream's root, with slashes; `location` is where to open it."""
+    """A file as it was listed. `path` is below the stream's root, with slashes; `location` is where to open it.
+
+    That is a path of this machine, or `s3://bucket/key`.
+    """
 
     path: str
     location: str
     size: int
     etag: str  # another one if the file is written again
     modified: datetime
+
+    @property
+    def is_on_s3(self) -> bool:
+        """Whether it is an object, and not a file of this machine."""
+        return self.location.startswith(SCHEME)
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class Listing:
 
 
 def list_files(stream: Stream, now: datetime) -> Listing:
-    """The files that match the stream's `source.path`, as they are at `now`. SourceError if there is no such folder.
+    """The files of a folder that match `source.path`, as they are at `now`. SourceError if there is no such folder.
 
     Left for later: names that begin with `.` or `_` or end in `.tmp` (the file's own, or a folder's below the root),
     files modified less than `source.settle` ago, what is no regular file, and what may not be read. A link is what it
@@ -106,7 +115,7 @@ def _is_passed_by(entry: os.DirEntry[str], segment: str) -> bool:
 
 def _examine(stream: Stream, path: str, now: datetime) -> SourceFile | str:
     """The file, or why it waits."""
-    if reason := _unfinished(path):
+    if reason := unfinished(path):
         return reason
     location = stream.files.root / path
     try:
@@ -120,12 +129,18 @@ def _examine(stream: Stream, path: str, now: datetime) -> SourceFile | str:
         return "is no regular file"
     if not os.access(location, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
         return "cannot be read: permission denied"
-    if modified > now - stream.files.settle:
-        return f"modified at {modified.isoformat()}; it may still be written until it rests for {stream.files.settle}"
-    return SourceFile(path, str(location), *stamp(status), modified)
+    return unsettled(stream, modified, now) or SourceFile(path, str(location), *stamp(status), modified)
 
 
-def _unfinished(path: str) -> str | None:
+def unsettled(stream: Stream, modified: datetime, now: datetime) -> str | None:
+    """Why a file that was modified then has to rest; None if it has rested."""
+    if modified <= now - stream.files.settle:
+        return None
+    return f"modified at {modified.isoformat()}; it may still be written until it rests for {stream.files.settle}"
+
+
+def unfinished(path: str) -> str | None:
+    """Why a file of this path, below the root, is not looked at; None if its names are those of finished files."""
     for name in path.split("/"):
         if name.startswith((".", "_")):
             return f"the name {name} begins with {name[0]}"

@@ -10,26 +10,24 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Priv
 from pydantic_core import PydanticCustomError
 
 from dedup_platform.stream.format import Format
-from dedup_platform.stream.values import (
-    LATER,
-    Count,
-    Duration,
-    FieldName,
-    Part,
-    PositiveDuration,
-    Size,
-    Text,
-    origin_of,
-)
+from dedup_platform.stream.s3_path import SCHEME, S3Path
+from dedup_platform.stream.values import Count, Duration, FieldName, Part, PositiveDuration, Size, Text, origin_of
 
 __all__ = ["FilesSource", "KafkaSource", "Lane", "Source"]
 
+_RELIST = timedelta(hours=1)
 
-def _local_glob(path: str) -> str:
+
+def _glob(path: str) -> str:
+    if path.startswith(SCHEME):
+        S3Path.parse(path)
+        return path
     if "://" in path:
-        raise ValueError(f"{LATER}; write a local path, absolute or relative to the stream file's folder")
+        raise ValueError("must be a local path, absolute or relative to the stream file's folder, or s3://bucket/key")
     if not path or path.endswith("/"):
         raise ValueError("names no files; write a pattern like events/*.csv.gz")
+    if "{date:" in path:
+        raise ValueError("has a date, which is for paths on S3; a folder is searched whole: write * in its place")
     return path
 
 
@@ -40,15 +38,17 @@ def _known_kind(value: Any) -> Any:
 
 
 class FilesSource(Format):
-    """Files in a folder. `path` is a glob, absolute or relative to the stream file's folder.
+    """Files in a folder or on S3. `path` is a glob: on S3, absolute, or relative to the stream file's folder.
 
     A file is read once it has not been modified for `settle`; a batch reads at most `max_batch_files` files and
-    about `max_batch_bytes` bytes (a larger file is a batch of its own).
+    about `max_batch_bytes` bytes (a larger file is a batch of its own). On S3 all keys are listed every `relist`, and
+    in between only those that may be new.
     """
 
     kind: Annotated[Literal["files"], BeforeValidator(_known_kind)]
-    path: Annotated[FieldName, AfterValidator(_local_glob)]
+    path: Annotated[FieldName, AfterValidator(_glob)]
     settle: Duration = timedelta(seconds=2)
+    relist: Duration = _RELIST
     max_batch_files: Annotated[Count, Field(ge=1)] = 1000
     max_batch_bytes: Size = 2**30
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
@@ -57,21 +57,39 @@ class FilesSource(Format):
         self._folder = origin_of(context).parent.resolve()
 
     @model_validator(mode="after")
-    def _format_fits_files(self) -> "FilesSource":
+    def _fits_files(self) -> "FilesSource":
         self.check_files()
+        if self.relist != _RELIST and not self.s3:
+            raise ValueError("relist is for paths on S3; a folder is searched whole at every look")
         return self
 
     @property
+    def s3(self) -> S3Path | None:
+        """Where on S3 the files are; None if they are in a folder."""
+        return S3Path.parse(self.path) if self.path.startswith(SCHEME) else None
+
+    @property
     def root(self) -> Path:
-        """The fixed folder in front of the first glob character; records' `source` is relative to it."""
+        """The fixed folder in front of the first glob character; records' `source` is relative to it. Not on S3."""
         fixed = Path(self.path).parts[: self._fixed_parts]
         # The folder holds no symbolic link, so that `..` can be taken out by its letters.
         return Path(os.path.normpath(self._folder.joinpath(*fixed)))
 
     @property
     def pattern(self) -> str:
-        """The glob below `root`."""
-        return "/".join(Path(self.path).parts[self._fixed_parts :])
+        """The glob below the root."""
+        return self.s3.pattern if self.s3 else "/".join(Path(self.path).parts[self._fixed_parts :])
+
+    @property
+    def place(self) -> str:
+        """The whole glob, with the folder that it is relative to."""
+        return self.path if self.s3 else str(self.root / self.pattern)
+
+    def below_root(self, path: str) -> str:
+        """A path as records' `source` has it, of one that is absolute; any other as it is."""
+        if self.s3:
+            return path.removeprefix(f"{SCHEME}{self.s3.bucket}/{self.s3.root}")
+        return Path(path).relative_to(self.root).as_posix() if Path(path).is_relative_to(self.root) else path
 
     @property
     def _fixed_parts(self) -> int:
