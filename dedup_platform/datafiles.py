@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
+import polars as pl
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io import FileIO, load_file_io
@@ -14,6 +15,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import FileScanTask, Table, WriteTask
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import StringType
 
 from dedup_platform.lateness import NO_ENTITY, Cell
 
@@ -55,10 +58,10 @@ class TableFiles:
         unread = sum(size for sizes in known for field, size in sizes if field not in read)
         return sum(file.file_size_in_bytes for file in files) - unread
 
-    def write(self, cell: Cell, rows: pa.Table) -> DataFile:
-        """Write the rows of one cell, at least one, as one new file."""
+    def write(self, cell: Cell | None, rows: pa.Table) -> DataFile:
+        """Write the rows of one cell, at least one, as one new file; rejected records have no cell."""
         schema, spec = self.metadata.schema(), self.metadata.spec()
-        place = (cell.partition, None if cell.bucket == NO_ENTITY else cell.bucket)
+        place = (cell.partition, None if cell.bucket == NO_ENTITY else cell.bucket) if cell else (None, None)
         values = [PartitionFieldValue(field, value) for field, value in zip(spec.fields, place, strict=True)]
         ordered = rows.select([field.name for field in schema.fields])
         batches = ordered.cast(schema_to_pyarrow(schema, include_field_ids=False)).combine_chunks().to_batches()
@@ -70,3 +73,11 @@ class TableFiles:
         """The same file, which knows by which partitioning it was written: pickling makes it forget."""
         file.spec_id = self.metadata.default_spec_id
         return file
+
+
+def buckets_of(entities: pl.Series, buckets: int) -> pl.Series:
+    """The bucket of each entity, by Iceberg's own transform."""
+    transform = BucketTransform(buckets).transform(StringType())
+    names = entities.unique().to_list()
+    known = {name: NO_ENTITY if name is None else transform(name) for name in names}
+    return entities.replace_strict(list(known), list(known.values()), return_dtype=pl.Int32)

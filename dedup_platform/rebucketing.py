@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
 from pyiceberg.manifest import DataFile
-from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import StringType
 
 from dedup_platform import tables
 from dedup_platform.catalog import bucket_count, new_receipt_name
 from dedup_platform.cellwork import Chunk, Store, Written, work
+from dedup_platform.datafiles import buckets_of
 from dedup_platform.errors import ConflictError, ConservationError
 from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import Lakehouse
@@ -41,7 +39,7 @@ class Copying:
         """A new file for each new cell that rows of the chunk lie in."""
         files = [file for found in chunk.cells.values() for file in found]
         rows = store.read(self.table, files, self.columns)
-        rows = rows.with_columns(_bucket=_buckets_of(rows["entity_id"], self.buckets))
+        rows = rows.with_columns(_bucket=buckets_of(rows["entity_id"], self.buckets))
         partition = next(iter(chunk.cells)).partition
         for [bucket], inside in rows.partition_by(
             "_bucket", as_dict=True, include_key=False, maintain_order=True
@@ -166,14 +164,6 @@ def _chunks(files: Files, buckets: int) -> Iterator[Chunk]:
         groups.setdefault((cell.partition, share), {})[cell] = found
     for group in groups.values():
         yield Chunk(group, {}, bytes=sum(file.file_size_in_bytes for found in group.values() for file in found))
-
-
-def _buckets_of(entities: pl.Series, buckets: int) -> pl.Series:
-    """The bucket of each entity, by Iceberg's own transform."""
-    transform = BucketTransform(buckets).transform(StringType())
-    names = entities.unique().to_list()
-    known = {name: NO_ENTITY if name is None else transform(name) for name in names}
-    return entities.replace_strict(list(known), list(known.values()), return_dtype=pl.Int32)
 
 
 def _paths(files: Files) -> dict[int, set[str]]:

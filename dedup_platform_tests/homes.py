@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
+from dedup_platform.catalog import files_by_cell
 from dedup_platform.lakehouse import Staged
 from dedup_platform.lateness import Cell
 from dedup_platform.platform import Platform
@@ -69,6 +70,16 @@ def stage_cells_again(platform: Platform, table: str, base: int, cells: Iterable
     files, names = platform.lake.table_files(stream, table), tables.column_names(stream, table)
     new = [files.write(cell, files.read(found, names)) for cell, found in old.items()]
     return platform.lake.stage_files(stream, table, base, chain(*old.values()), new, {})
+
+
+def stage_all_again(platform: Platform, table: str) -> Staged:
+    """What a writer would publish that puts all rows of a table beside themselves, in other files."""
+    [stream] = platform.streams.values()
+    base = references(platform, table)["main"]
+    old = files_by_cell(platform.lake.catalog.load_table(stream.name, table), base)
+    files, names = platform.lake.table_files(stream, table), tables.column_names(stream, table)
+    new = [files.write(cell, files.read(found, names)) for cell, found in old.items()]
+    return platform.lake.stage_append(stream, table, base, new, {})
 
 
 def references(platform: Platform, table: str) -> dict[str, int]:

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 
 from pyspark.sql import functions as F
 
@@ -15,8 +16,9 @@ from dedup_platform.ingest.intake import CELL_BYTES, Intake, buckets_for
 from dedup_platform.ingest.waiting import CHANGED, Waiting
 from dedup_platform.lakehouse import Staged
 from dedup_platform.ledger import Head, ReadFile
+from dedup_platform.rawwork import Span
 from dedup_platform.sources.failures import reading_failure
-from dedup_platform.sources.files import SourceFile, changed_while_reading, list_files, read_files
+from dedup_platform.sources.files import SourceFile, changed_while_reading, grouped, list_files, read_files, read_group
 from dedup_platform.stream import Stream
 
 _LOG = logging.getLogger(__name__)
@@ -101,12 +103,12 @@ class FilesIntake(Intake):
         share = sum(file.size for file in files[:100])
         return buckets_for(share / max(partitions, 1))
 
-    def _append(self, stream: Stream, head: Head, files: Sequence[tuple[SourceFile, int]]) -> Commit:
+    def _append(self, stream: Stream, head: Head, files: Generations) -> Commit:
         started = time.monotonic()
         name = new_receipt_name()
-        staged = self._stage(stream, head, files, name)
+        staged, spans = self._stage_files(stream, head, files, name)
         try:
-            records = self._count_records(staged) if staged else {}
+            records = self._count_records(staged, spans) if staged else {}
             unsettled = {file.path for file in changed_while_reading([file for file, _ in files])}
         except Exception:
             self._discard(staged)
@@ -119,17 +121,17 @@ class FilesIntake(Intake):
         self.lake.publish(staged)
         return self._commit(stream, staged, f"{len(files)} files", started)
 
-    def _stage(
-        self, stream: Stream, head: Head, files: Sequence[tuple[SourceFile, int]], receipt: str
-    ) -> Staged | None:
+    def _stage_files(
+        self, stream: Stream, head: Head, files: Generations, receipt: str
+    ) -> tuple[Staged | None, list[Span]]:
         """The files' records, written but not published; None if a file could not be read as it was listed."""
-        rows = read_files(self.lake.spark(), stream, files)
+        groups = grouped(files)
         try:
-            return self.lake.stage_append(stream, tables.RAW_EVENTS, head.snapshot_id, rows, {"receipt": receipt})
+            return self._stage(stream, head, len(groups), partial(read_group, stream, groups), {"receipt": receipt})
         except Exception as error:
             if failure := reading_failure(error):
                 if changed_while_reading([file for file, _ in files]):
-                    return None
+                    return None, []
                 raise failure from error
             raise
 
@@ -161,9 +163,9 @@ class FilesIntake(Intake):
         self.lake.catalog.write_receipt(stream.name, name, {**receipt, "name": name, "previous": previous})
 
 
-def _bounded(stream: Stream, files: Sequence[tuple[SourceFile, int]]) -> list[tuple[SourceFile, int]]:
+def _bounded(stream: Stream, files: Generations) -> Generations:
     """The first files that fit a batch; one file alone always does."""
-    batch: list[tuple[SourceFile, int]] = []
+    batch: Generations = []
     size = 0
     for file, generation in files[: stream.files.max_batch_files]:
         size += file.size
@@ -173,9 +175,7 @@ def _bounded(stream: Stream, files: Sequence[tuple[SourceFile, int]]) -> list[tu
     return batch
 
 
-def _without(
-    stream: Stream, files: Sequence[tuple[SourceFile, int]], unsettled: Collection[str]
-) -> list[tuple[SourceFile, int]]:
+def _without(stream: Stream, files: Generations, unsettled: Collection[str]) -> Generations:
     """The files that can be read; those that are being written to must not hold up the others."""
     rest = [(file, generation) for file, generation in files if file.path not in unsettled]
     what = f"{stream.name}: {', '.join(sorted(unsettled))} changed or vanished while being read"

@@ -2,9 +2,8 @@
 
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-
-from pyspark.sql import DataFrame, functions as F
 
 from dedup_platform import tables
 from dedup_platform.commits import Commit
@@ -12,7 +11,8 @@ from dedup_platform.errors import ConservationError
 from dedup_platform.ingest.waiting import Waiting
 from dedup_platform.lakehouse import Lakehouse, Staged
 from dedup_platform.lateness import Cell
-from dedup_platform.ledger import Ledger
+from dedup_platform.ledger import Head, Ledger
+from dedup_platform.rawwork import Appending, Reader, Span, append
 from dedup_platform.stream import Stream
 
 CELL_BYTES = 100 * 1024**2
@@ -34,21 +34,34 @@ class Intake(ABC):
     def next_batch(self, stream: Stream, now: datetime) -> Commit | None:
         """Take in the next batch; None if nothing waits."""
 
-    def _count_records(self, staged: Staged) -> dict[tuple[str, int], int]:
+    def _stage(
+        self, stream: Stream, head: Head, tasks: int, read: Reader, properties: Mapping[str, str]
+    ) -> tuple[Staged, list[Span]]:
+        """The records of all tasks, written but not published, and where they come from."""
+        files = self.lake.table_files(stream, tables.RAW_EVENTS)
+        appending = Appending(stream, files, self.lake.buckets(stream), read)
+        appended = append(self.lake.spark(), tasks, appending)
+        added = [each.file for each in appended]
+        place = (stream, tables.RAW_EVENTS, head.snapshot_id)
+        staged = (
+            self.lake.stage_append(*place, added, properties) if added else self.lake.stage_nothing(*place, properties)
+        )
+        return staged, [span for each in appended for span in each.spans]
+
+    def _count_records(self, staged: Staged, spans: Iterable[Span]) -> dict[tuple[str, int], int]:
         """Records of each source and partition; rule 2: records read = rows appended, each at a place of its own."""
-        rows = self._places(self.lake.added(staged)).collect()
-        records = {(row.source, row.source_partition): row.records for row in rows}
-        if sum(records.values()) != staged.rows_added or any(row.records != row.places for row in rows):
+        records: dict[tuple[str, int], int] = {}
+        places = 0
+        for span in spans:
+            at = (span.source, span.source_partition)
+            records[at] = records.get(at, 0) + span.records
+            places += span.places
+        if not sum(records.values()) == places == staged.rows_added:
             raise ConservationError(
-                f"{staged.stream}: {sum(records.values())} records at {sum(row.places for row in rows)} places, "
-                f"but {staged.rows_added} rows. Nothing was published."
+                f"{staged.stream}: {sum(records.values())} records at {places} places, but {staged.rows_added} rows. "
+                "Nothing was published."
             )
         return records
-
-    def _places(self, rows: DataFrame) -> DataFrame:
-        places = F.count_distinct("source_offset", "source_index")
-        by_source = rows.groupBy("source", "source_partition")
-        return by_source.agg(F.count("*").alias("records"), places.alias("places"))
 
     def _commit(self, stream: Stream, staged: Staged, reason: str, started: float) -> Commit:
         self.ledger.sync(stream.name)

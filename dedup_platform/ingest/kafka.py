@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from pyspark.sql import functions as F
 
@@ -17,6 +18,7 @@ from dedup_platform.ingest.waiting import Waiting
 from dedup_platform.lakehouse import Lakehouse, Staged
 from dedup_platform.lateness import EPOCH
 from dedup_platform.ledger import Head, Ledger
+from dedup_platform.rawwork import Span
 from dedup_platform.sources.failures import reading_failure
 from dedup_platform.sources.kafka import Extent, Place, Positions, Range, Topic, TopicState, read_ranges
 from dedup_platform.sources.kafka.reading import messages_of
@@ -190,18 +192,18 @@ class KafkaIntake(Intake):
     ) -> Commit:
         started = time.monotonic()
         positions = self._after(stream, head.snapshot_id, state, batch)
-        tasks = list(_cut(batch, size))
-        rows = read_ranges(self.lake.spark(), stream, tasks, self._options)
+        tasks = _tasks(batch, size)
+        read = partial(read_ranges, stream, tasks, dict(self._options))
         properties = {POSITIONS: positions.to_text(), "reason": "ingest"}
         try:
-            staged = self.lake.stage_append(stream, tables.RAW_EVENTS, head.snapshot_id, rows, properties)
+            staged, spans = self._stage(stream, head, len(tasks), read, properties)
         except Exception as error:
             if failure := reading_failure(error):
                 raise failure from error
             raise
         try:
-            self._count_records(staged)
-            self._check_offsets(stream, staged, batch)
+            self._count_records(staged, spans)
+            _check_offsets(stream, spans, batch)
         except Exception:
             self.lake.discard(staged)
             raise
@@ -217,20 +219,6 @@ class KafkaIntake(Intake):
         before = self._positions(stream, snapshot_id) or Positions(stream.kafka.topic, state.topic_id, {})
         places = {each.partition: Place(each.end, each.start.generation) for each in batch}
         return before.moved_to(state.topic_id, places)
-
-    def _check_offsets(self, stream: Stream, staged: Staged, batch: Sequence[Range]) -> None:
-        """Every record is from a range of this batch; offsets without a record are no error, they need not hold any."""
-        topic = stream.kafka.topic
-        spans = {(each.start.source(topic), each.partition): (each.start.offset, each.end) for each in batch}
-        edges = self.lake.added(staged).groupBy("source", "source_partition")
-        found = edges.agg(F.min("source_offset").alias("first"), F.max("source_offset").alias("last")).collect()
-        for row in found:
-            start, end = spans.get((row.source, row.source_partition), (0, 0))
-            if not start <= row.first <= row.last < end:
-                raise ConservationError(
-                    f"{staged.stream}: partition {row.source_partition} gave the offsets {row.first} to {row.last} for "
-                    f"the range from {start} to {end - 1}. Nothing was published."
-                )
 
     def _publish(self, stream: Stream, staged: Staged, state: TopicState, batch: Sequence[Range]) -> Staged:
         """Publish; if only others committed meanwhile (another lane, a replay), put the same files on top of theirs."""
@@ -291,6 +279,19 @@ def _refuse_create_time(stream: Stream, state: TopicState) -> None:
             "its messages are stamped with CreateTime, their producers' clocks, so it does not tell when they arrived: "
             "set its message.timestamp.type to LogAppendTime, or name the field that tells in fields.arrival_time",
         )
+
+
+def _check_offsets(stream: Stream, spans: Iterable[Span], batch: Sequence[Range]) -> None:
+    """Every record is from a range of this batch; offsets without a record are no error, they need not hold any."""
+    topic = stream.kafka.topic
+    asked = {(each.start.source(topic), each.partition): (each.start.offset, each.end) for each in batch}
+    for span in spans:
+        start, end = asked.get((span.source, span.source_partition), (0, 0))
+        if not start <= span.first_offset <= span.last_offset < end:
+            raise ConservationError(
+                f"{stream.name}: partition {span.source_partition} gave the offsets {span.first_offset} to "
+                f"{span.last_offset} for the range from {start} to {end - 1}. Nothing was published."
+            )
 
 
 def _own(source: KafkaSource, ranges: Iterable[Range]) -> list[Range]:
@@ -362,10 +363,18 @@ def _bounded(ranges: Sequence[Range], most: int) -> list[Range]:
     return sorted(batch, key=lambda each: each.partition)
 
 
-def _cut(batch: Sequence[Range], size: float) -> Iterator[Range]:
-    """The same offsets in pieces that are worth a task each, of about equal size."""
-    total = sum(map(len, batch))
-    piece = max(1, int(_TASK_BYTES / size), -(-total // _TASKS))
+def _tasks(batch: Sequence[Range], size: float) -> list[list[Range]]:
+    """The same offsets, divided into tasks of about equal size: a partition may be several, or several be one."""
+    most = max(1, int(_TASK_BYTES / size), -(-sum(map(len, batch)) // _TASKS))
+    tasks: list[list[Range]] = [[]]
+    free = most
     for each in batch:
-        for first in range(each.start.offset, each.end, piece):
-            yield Range(each.partition, Place(first, each.start.generation), min(first + piece, each.end))
+        first = each.start.offset
+        while first < each.end:
+            taken = min(free, each.end - first)
+            tasks[-1].append(Range(each.partition, Place(first, each.start.generation), first + taken))
+            first, free = first + taken, free - taken
+            if not free:
+                tasks.append([])
+                free = most
+    return tasks if tasks[-1] else tasks[:-1]

@@ -29,7 +29,7 @@ from pyiceberg.table.update import (
     SetSnapshotRefUpdate,
 )
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, Transform
-from pyspark.sql import Column, DataFrame, SparkSession, functions as F
+from pyspark.sql import Column, DataFrame, SparkSession
 from sqlalchemy.exc import IntegrityError
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
@@ -163,13 +163,6 @@ class Lakehouse:
         rows = reader.table(f"{CATALOG}.{stream.name}.{table}")
         return rows if cells is None else rows.where(self.within(stream, table, cells))
 
-    def added(self, staged: Staged) -> DataFrame:
-        """The rows that a staged append adds."""
-        reader = (
-            self.spark().read.option("start-snapshot-id", staged.base).option("end-snapshot-id", staged.snapshot_id)
-        )
-        return reader.table(f"{CATALOG}.{staged.stream}.{staged.table}")
-
     def table_files(self, stream: Stream, table: str) -> TableFiles:
         """What Spark's workers need to read and write this table's files themselves."""
         loaded = self._load(stream.name, table)
@@ -224,17 +217,10 @@ class Lakehouse:
     # Staging and publishing
 
     def stage_append(
-        self, stream: Stream, table: str, base: int, rows: DataFrame, properties: Mapping[str, str]
+        self, stream: Stream, table: str, base: int, added: Iterable[DataFile], properties: Mapping[str, str]
     ) -> Staged:
-        """Write rows beside those of `base`."""
-        branch = self._branch(stream, table, base)
-        writer = rows.writeTo(f"{CATALOG}.{stream.name}.{table}.branch_{branch}")
-        # Publishing is the compare-and-set that counts; these keep the branch itself from taking a second write.
-        writer = writer.option("isolation-level", "serializable").option("validate-from-snapshot-id", str(base))
-        for name, value in _prefixed(properties).items():
-            writer = writer.option(f"snapshot-property.{name}", value)
-        writer.overwrite(F.lit(False))
-        return self._staged(stream, table, branch, base)
+        """Put files that were written for it beside those of `base`."""
+        return self.stage_files(stream, table, base, (), added, properties, Operation.APPEND)
 
     def stage_files(
         self,
@@ -277,8 +263,7 @@ class Lakehouse:
         table = self._load(stream.name, staged.table)
         snapshot = table.snapshot_by_id(staged.snapshot_id)
         assert snapshot is not None, f"{staged.table}: the snapshot {staged.snapshot_id} is gone"
-        files = list(added_files(table, snapshot))
-        return self.stage_files(stream, staged.table, base, (), files, properties, Operation.APPEND)
+        return self.stage_append(stream, staged.table, base, list(added_files(table, snapshot)), properties)
 
     def stage_nothing(self, stream: Stream, table: str, base: int, properties: Mapping[str, str]) -> Staged:
         """An empty snapshot whose summary alone says something."""

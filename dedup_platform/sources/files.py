@@ -33,8 +33,10 @@ __all__ = [
     "Listing",
     "SourceFile",
     "changed_while_reading",
+    "grouped",
     "list_files",
     "read_files",
+    "read_group",
     "records_of",
 ]
 
@@ -49,12 +51,22 @@ _FILE_COST = 16 * 1024  # opening a file costs about as much as reading this
 def read_files(spark: SparkSession, stream: Stream, files: Sequence[tuple[SourceFile, int]]) -> DataFrame:
     """The records of some files, each with its generation: rows with exactly the columns of `raw_events`.
 
-    Whatever a file holds becomes rows, rejected ones if need be. A file that cannot be opened, or that is not as it was
-    listed, fails the job; `failures.reading_failure` gives the SourceError or SourceChangedError.
+    A file that cannot be read as it was listed fails the job; `failures.reading_failure` tells why.
     """
-    groups = _grouped(files)
+    groups = grouped(files)
     numbers = spark.range(0, len(groups), 1, numPartitions=max(1, len(groups)))
     return numbers.mapInArrow(partial(_read_groups, stream, groups), tables.raw_schema(stream))
+
+
+def read_group(stream: Stream, groups: Sequence[Group], number: int) -> Iterator[pa.RecordBatch]:
+    """The records of one group of files, in batches with exactly the columns of `raw_events`.
+
+    Whatever a file holds becomes rows, rejected ones if need be. SourceError for a file that cannot be opened,
+    SourceChangedError for one that is not as it was listed.
+    """
+    batches = RawBatches(stream)
+    for file, generation in groups[number]:
+        yield from batches.of(_delivered(stream, file, generation, batches.decoder))
 
 
 def records_of(stream: Stream, file: SourceFile) -> Iterator[Record]:
@@ -72,7 +84,7 @@ def _records(source: FilesSource, content: BinaryIO, path: str) -> Iterator[Reco
     return json_records(Lines(chunks))
 
 
-def _grouped(files: Sequence[tuple[SourceFile, int]]) -> list[Group]:
+def grouped(files: Sequence[tuple[SourceFile, int]]) -> list[Group]:
     """About equally large groups: a few for little, more for much, up to a file each."""
     size = sum(file.size + _FILE_COST for file, _ in files)
     wanted = max(min(_ENOUGH_GROUPS, size // _SMALL_GROUP), size // _LARGE_GROUP)
@@ -87,10 +99,8 @@ def _grouped(files: Sequence[tuple[SourceFile, int]]) -> list[Group]:
 
 def _read_groups(stream: Stream, groups: list[Group], numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     spare_archives()
-    batches = RawBatches(stream)
     for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
-        for file, generation in groups[number]:
-            yield from batches.of(_delivered(stream, file, generation, batches.decoder))
+        yield from read_group(stream, groups, number)
 
 
 def _delivered(stream: Stream, file: SourceFile, generation: int, decoder: EventDecoder) -> Iterator[Delivered]:

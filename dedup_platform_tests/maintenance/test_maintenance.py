@@ -23,7 +23,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.stream import load_stream
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, RAW_EVENTS, SESSION_FRAGMENTS, SESSIONS
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, utc, write_batch
-from dedup_platform_tests.homes import Home, all_rows, references, stage_cells_again, stale
+from dedup_platform_tests.homes import Home, all_rows, stage_all_again, stage_cells_again, stale
 
 START = utc("2024-01-01T00:00")
 DAY = timedelta(days=1)
@@ -281,7 +281,7 @@ def test_a_run_that_maintenance_overtakes_starts_again_and_ends_right(
 
 def test_orphans_go_when_they_are_old_and_a_writer_at_work_keeps_its_files(maintained: Home) -> None:
     platform = maintained.platform()
-    at_work = stage_everything_again(platform, DUPLICATE_EVENTS)
+    at_work = stage_all_again(platform, DUPLICATE_EVENTS)
     folder = Path(load(maintained, DUPLICATE_EVENTS).location().removeprefix("file://"))
     data = next(folder.glob("data/**/*.parquet"))
     old, young, metadata = (data.with_name("old.parquet"), data.with_name("young.parquet"), folder / "metadata/x.avro")
@@ -302,7 +302,7 @@ def test_orphans_go_when_they_are_old_and_a_writer_at_work_keeps_its_files(maint
 
 def test_what_was_staged_and_never_published_goes(maintained: Home) -> None:
     platform, name = maintained.platform(), maintained.stream.name
-    staged = stage_everything_again(platform, SESSIONS)
+    staged = stage_all_again(platform, SESSIONS)
     platform.lake.discard(staged)
     known = load(maintained, SESSIONS)
     assert known.snapshot_by_id(staged.snapshot_id)
@@ -352,12 +352,6 @@ def stale_cells(platform: Platform) -> set[Cell]:
     """The stale cells of the table that is built from raw."""
     [stream] = platform.streams
     return {each.cell for each in platform.plan(stream)[0].stale}
-
-
-def stage_everything_again(platform: Platform, table: str) -> Staged:
-    [stream] = platform.streams.values()
-    base = references(platform, table)["main"]
-    return platform.lake.stage_append(stream, table, base, platform.lake.read(stream, table, base), {})
 
 
 def before_publishing(platform: Platform, table: str, do: Callable[[], None]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from dedup_platform.catalog import bucket_count
 from dedup_platform.errors import ConflictError
 from dedup_platform.lakehouse import Staged
 from dedup_platform.platform import Platform
+from dedup_platform.rawwork import Appending, append
 from dedup_platform.settings import CATALOG
-from dedup_platform.sources.files import list_files, read_files
+from dedup_platform.sources.files import grouped, list_files, read_group
 from dedup_platform.stream import Stream
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, DUPLICATE_EVENTS, RAW_EVENTS
 from dedup_platform.testing import (
@@ -90,9 +92,11 @@ def run(platform: Platform) -> None:
 def stage_what_waits(two: Two) -> Staged:
     """What an ingest of the first platform would publish, held."""
     lake = two.one.lake
-    waiting = list_files(two.stream, two.one.clock()).ready
-    rows = read_files(lake.spark(), two.stream, [(file, 0) for file in waiting])
-    return lake.stage_append(two.stream, RAW_EVENTS, snapshot(two.one, RAW_EVENTS), rows, {})
+    groups = grouped([(file, 0) for file in list_files(two.stream, two.one.clock()).ready])
+    files = lake.table_files(two.stream, RAW_EVENTS)
+    appending = Appending(two.stream, files, lake.buckets(two.stream), partial(read_group, two.stream, groups))
+    added = [each.file for each in append(lake.spark(), len(groups), appending)]
+    return lake.stage_append(two.stream, RAW_EVENTS, snapshot(two.one, RAW_EVENTS), added, {})
 
 
 def stage_all_cells(two: Two, table: str) -> Staged:

@@ -24,7 +24,7 @@ from dedup_platform.settings import CATALOG
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, DUPLICATE_EVENTS, RAW_EVENTS
 from dedup_platform.testing import HeldClock, Rules, histories, make_stream, write_batch
 from dedup_platform.testing.delivery import ATTRIBUTES
-from dedup_platform_tests.homes import Home, all_rows, references, stale
+from dedup_platform_tests.homes import Home, all_rows, references, stage_all_again, stale
 
 BATCHES = 3
 
@@ -206,10 +206,7 @@ def shifted_by_two_days() -> Callable[[], int]:
 
 def stage_everything_again(platform: Platform) -> str:
     """Stage all events beside themselves and die: each would be there twice."""
-    [stream] = platform.streams.values()
-    base = references(platform, DEDUPLICATED_EVENTS)["main"]
-    rows = platform.lake.read(stream, DEDUPLICATED_EVENTS, base)
-    staged = platform.lake.stage_append(stream, DEDUPLICATED_EVENTS, base, rows, {})
+    staged = stage_all_again(platform, DEDUPLICATED_EVENTS)
     assert staged.branch.startswith(STAGING)
     return staged.branch
 

@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,9 +19,7 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from pyspark.sql import DataFrame, SparkSession
 
-from dedup_platform import tables
 from dedup_platform.errors import SourceError
 from dedup_platform.sources.batches import Delivered, RawBatches
 from dedup_platform.sources.decoding import EventDecoder
@@ -31,7 +28,6 @@ from dedup_platform.sources.kafka.positions import Place
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import CREATE_TIME, TOMBSTONE, context_text
 from dedup_platform.stream import KafkaSource, Stream
-from dedup_platform.workers import spare_archives
 
 __all__ = ["Range", "messages_of", "read_ranges"]
 
@@ -54,15 +50,17 @@ class Range:
         return f"partition {self.partition}: offsets {self.start.offset} to {self.end - 1}"
 
 
-def read_ranges(spark: SparkSession, stream: Stream, ranges: Sequence[Range], options: Mapping[str, str]) -> DataFrame:
-    """The committed messages of some ranges: rows with exactly the columns of `raw_events`; each range is one task.
+def read_ranges(
+    stream: Stream, tasks: Sequence[Sequence[Range]], options: Mapping[str, str], number: int
+) -> Iterator[pa.RecordBatch]:
+    """The committed messages of one task's ranges, in batches with exactly the columns of `raw_events`.
 
-    Whatever a message holds becomes rows, rejected ones if need be. If the brokers stay away, or an offset is gone, the
-    job fails; `reading_failure` gives the SourceError.
+    Whatever a message holds becomes rows, rejected ones if need be. SourceError if the brokers stay away, or an offset
+    is gone.
     """
-    numbers = spark.range(0, len(ranges), 1, numPartitions=max(1, len(ranges)))
-    read = partial(_read_ranges, stream, ranges, dict(options))
-    return numbers.mapInArrow(read, tables.raw_schema(stream))
+    batches = RawBatches(stream)
+    for range_ in tasks[number]:
+        yield from batches.of(_delivered(stream, options, range_, batches.decoder))
 
 
 def messages_of(source: KafkaSource, options: Mapping[str, str], range_: Range) -> Iterator[Message]:
@@ -123,16 +121,7 @@ def _lost(error: KafkaError, range_: Range) -> str:
     return f"partition {range_.partition}: {error.str()}"
 
 
-def _read_ranges(
-    stream: Stream, ranges: Sequence[Range], options: dict[str, str], numbers: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    spare_archives()
-    batches = RawBatches(stream)
-    for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
-        yield from batches.of(_delivered(stream, options, ranges[number], batches.decoder))
-
-
-def _delivered(stream: Stream, options: dict[str, str], range_: Range, decoder: EventDecoder) -> Iterator[Delivered]:
+def _delivered(stream: Stream, options: Mapping[str, str], range_: Range, decoder: EventDecoder) -> Iterator[Delivered]:
     source = stream.kafka
     reader = MessageReader(stream)
     name = range_.start.source(source.topic)
