@@ -14,7 +14,7 @@ from rich.console import Console
 from dedup_platform import connect_server, errors, printing, tables
 from dedup_platform.export import STDOUT, WRITERS, export as write_rows
 from dedup_platform.maintenance import Upkeep
-from dedup_platform.platform import Platform
+from dedup_platform.platform import Platform, Status
 from dedup_platform.progress import shown
 from dedup_platform.settings import Settings, load_settings
 from dedup_platform.spark import spark_session
@@ -32,6 +32,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.SourceChangedError, 3),
     (errors.IncompatibleChangeError, 4),
     (errors.ConservationError, 4),
+    (errors.HeldBatchError, 4),
     (errors.LostRecordsError, 4),
 )
 HELP = """Deduplicated events and sessions with stable ids, in Apache Iceberg, kept right while events arrive late.
@@ -46,8 +47,8 @@ Exit codes:
 
 3  someone else committed first, or a file changed while it was read: run again
 
-4  refused, and nothing was published: a change that needs another stream, counts that do not balance, or records that
-the source has lost
+4  refused, and nothing was published: a change that needs another stream, counts that do not balance, records that the
+source has lost, or a batch that is held because too much of it would be rejected
 
 5  anything else that failed
 
@@ -61,6 +62,8 @@ offsets_app = typer.Typer(
     help="Look at how far a topic has been read, and decide about what it lost.", no_args_is_help=True
 )
 app.add_typer(offsets_app, name="offsets")
+batches_app = typer.Typer(help="Decide about batches that are held.", no_args_is_help=True)
+app.add_typer(batches_app, name="batches")
 
 out = Console()
 err = Console(stderr=True)
@@ -363,14 +366,32 @@ def accept_losses(stream: StreamArgument, streams: StreamsOption = None) -> None
     out.print("Nothing is lost." if commit is None else "Accepted; the next run goes on from there.")
 
 
+@batches_app.command("accept")
+def accept_batch(stream: StreamArgument, streams: StreamsOption = None) -> None:
+    """Let the batch that is held be taken in as it is, with all that is rejected of it, by the next run."""
+    deployment = Deployment.of(streams)
+    deployment.chosen(stream)
+    commit = deployment.platform().accept_batch(stream)
+    out.print("No batch is held." if commit is None else "Accepted; the next run takes it in.")
+
+
 def _below(root: Path, path: str) -> str:
     return Path(path).relative_to(root).as_posix() if Path(path).is_relative_to(root) else path
 
 
 def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> None:
     platform = deployment.platform()
-    statuses = [platform.status(stream.name) for stream in deployment.chosen(name)]
+    statuses: list[Status] = []
+    failures: list[errors.DedupPlatformError] = []
+    for stream in deployment.chosen(name):
+        try:
+            statuses.append(platform.status(stream.name))
+        except errors.DedupPlatformError as error:
+            # One stream's trouble is not another's.
+            failures.append(error)
     if as_json:
         printing.print_json([printing.status_value(each) for each in statuses])
     else:
         printing.print_status(out, statuses)
+    if failures:
+        raise failures[0]
