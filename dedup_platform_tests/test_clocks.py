@@ -31,9 +31,7 @@ def observed(*skews: float | None, source: str = "a", rejected: dict[str, int] |
 
 
 @given(
-    st.lists(
-        st.floats(-TENS_OF_YEARS, TENS_OF_YEARS).map(lambda seconds: round(seconds, 6)), min_size=1, max_size=60
-    ),
+    st.lists(st.floats(-TENS_OF_YEARS, TENS_OF_YEARS).map(lambda seconds: round(seconds, 6)), min_size=1, max_size=60),
     st.integers(0, 60),
 )
 def test_percentiles_of_any_split_are_right_to_a_hundredth(skews: list[float], cut: int) -> None:

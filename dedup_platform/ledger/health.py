@@ -56,7 +56,9 @@ class Health:
 
 def _read(connection: sa.Connection, stream: str) -> Circuit:
     # Somebody may have dropped the table since the last look.
-    _METADATA.create_all(connection)
+    if not sa.inspect(connection).has_table(HEALTH.name):
+        lock(connection, "")
+        _METADATA.create_all(connection)
     query = sa.select(*(column for column in HEALTH.c if column.name != "stream")).where(HEALTH.c.stream == stream)
     row = connection.execute(query).mappings().one_or_none()
     if row is None:
