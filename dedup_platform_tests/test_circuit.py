@@ -88,7 +88,7 @@ def test_a_try_is_due_at_its_time(wait: timedelta, due: bool) -> None:
 
 
 def test_what_is_normal_is_always_due() -> None:
-    assert is_due(NORMAL, "anything", NOON)
+    assert is_due(NORMAL, NORMAL.evidence, NOON)
 
 
 def test_sentences_tell_state_reason_and_next_try() -> None:

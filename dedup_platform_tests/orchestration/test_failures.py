@@ -71,6 +71,11 @@ def test_a_source_that_went_away_opens_the_circuit_and_a_probe_that_finds_it_clo
     assert state(deploy) == ("normal", 0)
     assert deploy.instance.get_run_by_id(probe.run_id).tags[runs.HEALTH] == "normal"  # type: ignore[union-attr]
     assert list(numbers(probe, tables.RAW_EVENTS)) == [DAY]
+    told = numbers(probe, tables.RAW_EVENTS)[DAY]
+    assert (told["commit_skew_p50_seconds"], told["commit_skew_max_seconds"], told["commit_records_ahead"]) == (0, 0, 0)
+    by_source = told["commit_skew_by_source"]
+    assert isinstance(by_source, list)
+    assert [(skew["source"], skew["events"]) for skew in by_source] == [("first.json", 1)]
     assert skipped(deploy) == "nothing new at the source"
 
 
