@@ -15,7 +15,7 @@ from rich.console import Console
 from dedup_platform import connect_server, errors, printing, tables
 from dedup_platform.export import EXPORTED, STDOUT, WRITERS, export as write_rows
 from dedup_platform.maintenance import Upkeep
-from dedup_platform.platform import Platform
+from dedup_platform.platform import Platform, Status
 from dedup_platform.progress import shown
 from dedup_platform.redecoding import DROPPED, Choice
 from dedup_platform.rejected import REJECTED_EVENTS, Outcome
@@ -37,6 +37,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.SourceChangedError, 3),
     (errors.IncompatibleChangeError, 4),
     (errors.ConservationError, 4),
+    (errors.HeldBatchError, 4),
     (errors.LostRecordsError, 4),
 )
 HELP = """Deduplicated events and sessions with stable ids, in Apache Iceberg, kept right while events arrive late.
@@ -51,8 +52,8 @@ Exit codes:
 
 3  someone else committed first, or a file changed while it was read: run again
 
-4  refused, and nothing was published: a change that needs another stream, counts that do not balance, records that
-the source has lost, or your no
+4  refused, and nothing was published: a change that needs another stream, counts that do not balance, records that the
+source has lost, a batch that is held because too much of it would be rejected, or your no
 
 5  anything else that failed
 
@@ -68,6 +69,8 @@ offsets_app = typer.Typer(
 app.add_typer(offsets_app, name="offsets")
 rejected_app = typer.Typer(help="Look at rejected records, decode them again, drop them.", no_args_is_help=True)
 app.add_typer(rejected_app, name="rejected")
+batches_app = typer.Typer(help="Decide about batches that are held.", no_args_is_help=True)
+app.add_typer(batches_app, name="batches")
 
 out = Console()
 err = Console(stderr=True)
@@ -521,10 +524,28 @@ def _print_outcome(stream: Stream, outcome: Outcome, as_json: bool) -> None:
         printing.print_outcome(out, stream, outcome)
 
 
+@batches_app.command("accept")
+def accept_batch(stream: StreamArgument, streams: StreamsOption = None) -> None:
+    """Let the batch that is held be taken in as it is, with all that is rejected of it, by the next run."""
+    deployment = Deployment.of(streams)
+    deployment.chosen(stream)
+    commit = deployment.platform().accept_batch(stream)
+    out.print("No batch is held." if commit is None else "Accepted; the next run takes it in.")
+
+
 def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> None:
     platform = deployment.platform()
-    statuses = [platform.status(stream.name) for stream in deployment.chosen(name)]
+    statuses: list[Status] = []
+    failures: list[errors.DedupPlatformError] = []
+    for stream in deployment.chosen(name):
+        try:
+            statuses.append(platform.status(stream.name))
+        except errors.DedupPlatformError as error:
+            # One stream's trouble is not another's.
+            failures.append(error)
     if as_json:
         printing.print_json([printing.status_value(each) for each in statuses])
     else:
         printing.print_status(out, statuses)
+    if failures:
+        raise failures[0]

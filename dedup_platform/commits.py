@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dedup_platform.clocks import Clocks
 from dedup_platform.lateness import Cell
 
 
@@ -24,6 +25,9 @@ class Commit:
     """Table -> the snapshot of it that was read."""
     partitions: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     """Ordinal -> numbers of this partition, named as the UI plots them."""
+
+    clocks: Clocks | None = None
+    """What the records of an ingest tell about their producers' clocks."""
 
     @property
     def changed(self) -> bool:

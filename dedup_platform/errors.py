@@ -14,6 +14,7 @@ DedupPlatformError
 ├── MissingPartError         a server that tests need is not installed; says how to install it
 ├── ServerStartError         a server that tests need did not start; shows the end of what it printed
 ├── ConflictError            someone else committed first; run again
+├── HeldBatchError           too large a share of a batch would be rejected; nothing was published
 ├── ConservationError        counts do not balance; nothing was published
 └── IncompatibleChangeError  the stream file differs from its tables in a way that is refused
 """
@@ -24,6 +25,7 @@ __all__ = [
     "ConflictError",
     "ConservationError",
     "DedupPlatformError",
+    "HeldBatchError",
     "IncompatibleChangeError",
     "LostRecordsError",
     "MissingPartError",
@@ -151,6 +153,17 @@ class ConflictError(DedupPlatformError):
     """Someone else committed to the table first. Nothing was written; run again."""
 
     retryable = True
+
+
+class HeldBatchError(DedupPlatformError):
+    """Too large a share of a batch would be rejected; nothing was published. `batch` is what a person may accept."""
+
+    def __init__(self, message: str, batch: str) -> None:
+        super().__init__(message, batch)
+        self.batch = batch
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ConservationError(DedupPlatformError):

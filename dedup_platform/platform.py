@@ -1,6 +1,6 @@
 """The whole platform behind one door: what Dagster's assets, the command line and tests call."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -10,14 +10,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform import catalog, lateness, tables, verify
 from dedup_platform.catalog import Catalog
+from dedup_platform.circuit import Circuit
 from dedup_platform.commits import Commit
 from dedup_platform.connect import naming_the_server
-from dedup_platform.errors import UnknownStreamError
+from dedup_platform.errors import LostRecordsError, SourceError, UnknownStreamError
 from dedup_platform.fingerprints import fingerprint
-from dedup_platform.ingest import Ingest, PartitionOffsets, Waiting
+from dedup_platform.ingest import Ingest, PartitionOffsets, Tries, Waiting
 from dedup_platform.lakehouse import Lakehouse
 from dedup_platform.lateness import Policy, TablePlan, reach
-from dedup_platform.ledger import Ledger, TableSize
+from dedup_platform.ledger import Health, Ledger, TableSize
 from dedup_platform.maintenance import Maintenance, Upkeep
 from dedup_platform.rebucketing import Listener, Rebucketing
 from dedup_platform.recompute import Recompute
@@ -55,7 +56,11 @@ class Status:
     files_read: int
     records_read: int
     rejected: int
-    waiting: Waiting
+    waiting: Waiting | None
+    """None if the source cannot be asked; `trouble` is why."""
+    trouble: str | None
+    health: Circuit
+    """How the stream's ingest fares."""
 
 
 def utc_now() -> datetime:
@@ -79,6 +84,7 @@ class Platform:
         self.lake = Lakehouse(Catalog(settings), cache(spark))
         self.ledger = Ledger(settings, self.lake.catalog)
         self._ingest = Ingest(self.lake, self.ledger)
+        self._tries = Tries(self._ingest, Health(lambda: self.ledger.engine), lambda: self.clock())
         self._recompute = Recompute(self.lake, self.ledger)
         self._maintenance = Maintenance(self.lake, self.ledger)
         self._rebucketing = Rebucketing(self.lake, self.ledger)
@@ -101,13 +107,32 @@ class Platform:
             raise UnknownStreamError(name, self.streams)
         return self.streams[name]
 
-    def ingest(self, stream: str) -> list[Commit]:
-        """Take in all that waits, batch after batch."""
-        definition = self._prepare(stream)
-        commits = []
-        while commit := self._do(self._ingest.next_batch, definition, self.clock()):
-            commits.append(commit)
-        return commits
+    def ingest(self, stream: str, patient: bool = False) -> list[Commit]:
+        """Take in all that waits, batch after batch, whatever the state of the stream's ingest; notes how it went.
+
+        With `patient`, a failure that may pass by itself is tried again, after pauses, until the circuit opens.
+        """
+        return self._tries.ingest(self.stream(stream), lambda: self._batches(stream), patient)
+
+    def look(self, stream: str) -> Waiting | None:
+        """What waits at the source, for whoever starts ingests by itself: whether it can be asked is noted.
+
+        None while nothing should be tried, and if the source cannot be asked: `health` tells why.
+        """
+        return self._tries.look(self.stream(stream), lambda: self.waiting(stream))
+
+    def health(self, stream: str) -> Circuit:
+        """How a stream's ingest fares, and when it is tried again."""
+        return self._tries.health(self.stream(stream))
+
+    def note_lost_run(self, stream: str, what: str) -> None:
+        """Count an ingest as failed that could not say so itself, because its process died or never began."""
+        self._tries.note(self.stream(stream), "transient", what)
+
+    def accept_batch(self, stream: str) -> Commit | None:
+        """Let the batch that is held be taken in as it is, by the next ingest; None if none is held."""
+        batch = self.health(stream).batch
+        return self._do(self._ingest.accept_batch, self._prepare(stream), batch) if batch else None
 
     def accept(self, stream: str, paths: Iterable[str]) -> Commit:
         """Let changed files be read again, as new generations, at the next ingest."""
@@ -165,14 +190,23 @@ class Platform:
                     stale_cells=len(plans[table].stale) if table in plans else 0,
                 )
             )
+        waiting, trouble = self._waiting_or_trouble(stream)
         return Status(
             stream=stream,
             tables=tuple(found),
             files_read=self.ledger.files_read(stream),
             records_read=self._records_read(stream),
             rejected=self.count_rejected(stream),
-            waiting=self.waiting(stream),
+            waiting=waiting,
+            trouble=trouble,
+            health=self.health(stream),
         )
+
+    def _waiting_or_trouble(self, stream: str) -> tuple[Waiting | None, str | None]:
+        try:
+            return self.waiting(stream), None
+        except (SourceError, LostRecordsError) as error:
+            return None, str(error)
 
     def _records_read(self, stream: str) -> int:
         # Offsets need not hold records, so of a topic only raw itself can tell.
@@ -270,6 +304,11 @@ class Platform:
         definition = self.stream(stream).model_copy(update={"buckets": 0})
         if self.ledger.sync(stream):
             self._do(self._rebucketing.change, definition, buckets, lambda: self._repair(definition), tell)
+
+    def _batches(self, stream: str) -> Iterator[Commit]:
+        definition = self._prepare(stream)
+        while commit := self._do(self._ingest.next_batch, definition, self.clock()):
+            yield commit
 
     def _prepare(self, stream: str) -> Stream:
         definition = self.stream(stream)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dedup_platform.circuit import Circuit, sentence
 from dedup_platform.demo import Score
 from dedup_platform.ingest import PartitionOffsets
 from dedup_platform.lateness import StaleCell, TablePlan
@@ -72,20 +73,26 @@ def print_status(console: Console, statuses: Iterable[Status]) -> None:
     """Each stream's tables and its source."""
     for status in statuses:
         waiting = status.waiting
+        waits = f"{waiting.amount} wait, {len(waiting.changed):,} changed" if waiting else "the source cannot be asked"
         console.print(
             f"[bold]{status.stream}[/bold]: {status.files_read:,} files read with {status.records_read:,} records, "
-            f"{status.rejected:,} of them rejected; {waiting.amount} wait, {len(waiting.changed):,} changed"
+            f"{status.rejected:,} of them rejected; {waits}"
         )
+        if status.trouble:
+            console.print(f"  {status.trouble}", markup=False)
+        if status.health.state != "normal":
+            console.print(f"  {sentence(status.health)}", markup=False)
         table = _table("table", "rows#", "cells#", "stale#", "files#", "size#")
         for each in status.tables:
             numbers = [f"{number:,}" for number in (each.rows, each.cells, each.stale_cells, each.files)]
             table.add_row(each.table, *numbers, size(each.bytes))
         if status.tables:
             console.print(table)
-        for path, reason in waiting.reasons[:SHOWN]:
+        reasons = waiting.reasons if waiting else ()
+        for path, reason in reasons[:SHOWN]:
             console.print(f"  {path}: {reason}", markup=False)
-        if len(waiting.reasons) > SHOWN:
-            console.print(f"  and {len(waiting.reasons) - SHOWN:,} more files that are left alone")
+        if len(reasons) > SHOWN:
+            console.print(f"  and {len(reasons) - SHOWN:,} more files that are left alone")
 
 
 def print_upkeep(console: Console, done: Mapping[str, Iterable[Upkeep]]) -> None:
@@ -184,8 +191,12 @@ def status_value(status: Status) -> dict[str, Any]:
         "files_read": status.files_read,
         "records_read": status.records_read,
         "rejected": status.rejected,
-        "waiting": list(status.waiting.items),
-        "left_alone": [{"path": path, "reason": reason} for path, reason in status.waiting.reasons],
+        "waiting": list(status.waiting.items) if status.waiting else None,
+        "left_alone": [{"path": path, "reason": reason} for path, reason in status.waiting.reasons]
+        if status.waiting
+        else None,
+        "trouble": status.trouble,
+        "health": _health(status.health),
         # As text: a snapshot id has more digits than the numbers of most readers of JSON.
         "tables": {table.table: asdict(table) | {"snapshot_id": str(table.snapshot_id)} for table in status.tables},
     }
@@ -226,6 +237,16 @@ def outcome_value(stream: Stream, outcome: Outcome) -> dict[str, Any]:
 def moment(time: datetime) -> str:
     """A time to the second, in UTC: `2026-01-31 23:59:59`."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _health(health: Circuit) -> dict[str, Any]:
+    times = {"since": health.since, "next_try": health.next_try}
+    return {
+        "state": health.state,
+        "reason": health.reason,
+        "attempts": health.attempts,
+        **{name: time.isoformat() if time else None for name, time in times.items()},
+    }
 
 
 def span(stream: Stream, partitions: Iterable[int]) -> str:

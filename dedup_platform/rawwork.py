@@ -6,16 +6,18 @@ committed: what comes back are files that no snapshot names yet.
 """
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from io import BytesIO
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyspark.sql import SparkSession
 
+from dedup_platform.clocks import Observed, skew_bucket, skew_seconds
 from dedup_platform.datafiles import TableFiles, buckets_of
 from dedup_platform.lateness import Cell
 from dedup_platform.stream import Stream
@@ -31,11 +33,9 @@ Reader = Callable[[int], Iterable[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
-class Span:
+class Span(Observed):
     """The records of one source partition in one file."""
 
-    source: str
-    source_partition: int
     records: int
     places: int
     """How many coordinates they have: as many, or a record was read twice."""
@@ -155,13 +155,22 @@ def append(spark: SparkSession, tasks: int, appending: Appending) -> list[Append
 
 def _spans(rows: pl.DataFrame) -> Iterator[Span]:
     offset, place = pl.col("source_offset"), pl.struct("source_offset", "source_index")
+    reason, bucket = pl.col("rejection_reason").drop_nulls(), skew_bucket().drop_nulls()
     spans = rows.group_by("source", "source_partition").agg(
         pl.len().alias("records"),
         place.n_unique().alias("places"),
         offset.min().alias("first_offset"),
         offset.max().alias("last_offset"),
+        reason.value_counts().alias("rejected"),
+        bucket.alias("bucket").value_counts().alias("skews"),
+        skew_seconds().max().alias("longest"),
     )
-    return (Span(**row) for row in spans.iter_rows(named=True))
+    return (Span(**{**row, **_counts(row)}) for row in spans.iter_rows(named=True))
+
+
+def _counts(row: Mapping[str, Any]) -> dict[str, dict[Any, int]]:
+    """The columns that hold values with their counts, as mappings."""
+    return {name: dict(each.values() for each in row[name]) for name in ("rejected", "skews")}
 
 
 def _frame(batch: pa.RecordBatch) -> pl.DataFrame:

@@ -248,3 +248,36 @@ def test_the_console_script_documents_its_exit_codes() -> None:
         "files",
     ):
         assert command in shown
+
+
+def test_one_stream_that_fails_is_shown_beside_the_others(line: Line, stream: Stream, tmp_path: Path) -> None:
+    broken = make_stream(tmp_path, f"{stream.name}_2"[-60:], start="2024-03-01")
+    broken.files.root.rmdir()
+    os.environ["DEDUP_PLATFORM_STREAMS"] = str(tmp_path)
+    deliver(stream, "first.json", "2024-03-01T23:50")
+    assert "the source's folder cannot be read" in line("run", code=cli.FAILED)
+
+    printed = line("status")
+    assert "the source cannot be asked" in printed
+    assert "the ingest is open: 3 tries" in printed
+    told = {each["stream"]: each for each in json.loads(line("status", "--json"))}
+    assert told[stream.name]["health"]["state"] == "normal"
+    assert told[stream.name]["tables"]["sessions"]["rows"] == 1
+    assert (told[broken.name]["health"]["state"], told[broken.name]["waiting"]) == ("open", None)
+    assert told[broken.name]["health"]["next_try"] > told[broken.name]["health"]["since"]
+
+    broken.files.root.mkdir()
+    line("run", "--stream", broken.name)
+    assert {each["health"]["state"] for each in json.loads(line("status", "--json"))} == {"normal"}
+
+
+def test_a_held_batch_is_accepted(line: Line, stream: Stream) -> None:
+    stream.origin.write_text(f"{stream.origin.read_text()}reject: {{max_ratio: 0.5, min_records: 1}}\n")
+    assert "No batch is held" in line("batches", "accept", stream.name)
+    (stream.files.root / "first.json").write_text("broken\n")
+    os.utime(stream.files.root / "first.json", (1.6e9, 1.6e9))
+    printed = line("run", code=4)
+    assert f"`dedup-platform batches accept {stream.name}`" in printed
+    assert "it waits for a person" in line("status")
+    assert "Accepted" in line("batches", "accept", stream.name)
+    assert json.loads(line("run", "--json"))[0]["rejected"] == 1

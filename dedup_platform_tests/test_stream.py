@@ -16,6 +16,7 @@ from dedup_platform.stream import (
     FieldList,
     FileModified,
     FileName,
+    Reject,
     Stream,
     TimeField,
     load_stream,
@@ -55,6 +56,8 @@ FULL = dedent(
         exit_page: {last: page}
     late: {grace: 0s, settle: 0s, max_delay: 12h, min_rows: 5, max_future: 0s, horizon: 400d, max_runs_per_tick: 1}
     maintenance: {snapshot_age: 30d, min_snapshots: 3, orphan_age: 1d}
+    retries: {max_attempts: 5, backoff: 2s, max_backoff: 1m, cool_down: 10m, max_cool_down: 2h}
+    reject: {max_ratio: 0.2, min_records: 10}
     """
 )
 SHORTEST = dedent(
@@ -121,6 +124,8 @@ def test_every_key_of_a_stream_file(tmp_path: Path) -> None:
     assert (clicks.late.min_rows, clicks.late.max_runs_per_tick) == (5, 1)
     assert clicks.maintenance.snapshot_age == timedelta(days=30)
     assert (clicks.maintenance.min_snapshots, clicks.maintenance.orphan_age) == (3, timedelta(days=1))
+    assert (clicks.retries.max_attempts, clicks.retries.cool_down) == (5, timedelta(minutes=10))
+    assert clicks.reject == Reject(max_ratio=0.2, min_records=10)
 
 
 def test_what_a_stream_file_leaves_out_has_a_default(tmp_path: Path) -> None:
@@ -149,6 +154,15 @@ def test_what_a_stream_file_leaves_out_has_a_default(tmp_path: Path) -> None:
         "min_snapshots": 10,
         "orphan_age": timedelta(days=3),
     }
+    assert clicks.retries.model_dump() == {
+        "max_attempts": 3,
+        "backoff": timedelta(seconds=1),
+        "max_backoff": timedelta(minutes=5),
+        "cool_down": timedelta(minutes=5),
+        "max_cool_down": timedelta(hours=1),
+    }
+    assert clicks.reject is None, "no batch is held"
+    assert Reject(max_ratio=0.0).min_records == 100
 
 
 def test_a_stream_survives_pickling_and_both_dumps(tmp_path: Path) -> None:
@@ -423,6 +437,17 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
         ("orphan_age: 1d", "orphan_age: 23h", "30: maintenance.orphan_age: must be at least 1d: a run that is at work"),
         ("snapshot_age: 30d", "snapshot_age: 1h", "30: maintenance.snapshot_age: must be at least 1d: a run that is "),
         ("min_snapshots: 3", "min_snapshots: 0", "30: maintenance.min_snapshots: must be greater than or equal to 1"),
+        # retries
+        ("max_attempts: 5", "max_attempts: 0", "31: retries.max_attempts: must be greater than or equal to 1 (got 0)"),
+        ("backoff: 2s", "backoff: 0s", "31: retries.backoff: must be longer than 0s (got '0s')"),
+        ("max_backoff: 1m", "max_backoff: 1s", "31: retries: max_backoff, the longest pause, must be at least backoff"),
+        ("cool_down: 10m", "cool_down: 3h", "31: retries: max_cool_down, the longest one, must be at least cool_down"),
+        # reject
+        ("max_ratio: 0.2", "max_ratio: 1", "32: reject.max_ratio: must be less than 1 (got 1)"),
+        ("max_ratio: 0.2", "max_ratio: -0.1", "32: reject.max_ratio: must be greater than or equal to 0 (got -0.1)"),
+        ("max_ratio: 0.2", "max_ratio: '0.2'", "32: reject.max_ratio: "),
+        ("max_ratio: 0.2, ", "", "32: reject.max_ratio: is missing"),
+        ("min_records: 10}", "min_records: 0}", "32: reject.min_records: must be greater than or equal to 1 (got 0)"),
     ],
 )
 def test_what_a_stream_file_may_not_say(tmp_path: Path, old: str, new: str, expected: str) -> None:

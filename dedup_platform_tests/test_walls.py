@@ -49,6 +49,7 @@ def test_the_walls_stand() -> None:
         ("stream/model.py", "from dedup_platform import tables"),
         ("lateness.py", "from dedup_platform.stream import Stream"),
         ("lateness.py", "import pydantic"),
+        ("circuit.py", "from dedup_platform.stream import Stream"),
     ],
 )
 def test_a_planted_import_is_refused(copy: Path, module: str, planted: str) -> None:

@@ -2,6 +2,7 @@
 
 from dedup_platform.ingest.ingest import Ingest
 from dedup_platform.ingest.kafka import PartitionOffsets
+from dedup_platform.ingest.tries import Tries
 from dedup_platform.ingest.waiting import CHANGED, Waiting
 
-__all__ = ["CHANGED", "Ingest", "PartitionOffsets", "Waiting"]
+__all__ = ["CHANGED", "Ingest", "PartitionOffsets", "Tries", "Waiting"]

@@ -1,5 +1,6 @@
 """Takes in files: each is read whole, once for each generation of it, and a receipt says which."""
 
+import json
 import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F
 from dedup_platform import tables
 from dedup_platform.catalog import new_receipt_name
 from dedup_platform.commits import Commit
-from dedup_platform.errors import SourceChangedError, UnknownFileError
+from dedup_platform.errors import HeldBatchError, SourceChangedError, UnknownFileError
 from dedup_platform.ingest.intake import CELL_BYTES, Intake, buckets_for
 from dedup_platform.ingest.looks import Generations, Look, judged, look_at_bucket, look_at_folder
 from dedup_platform.ingest.waiting import Waiting
@@ -93,6 +94,25 @@ class FilesIntake(Intake):
         self.ledger.keep_listing(stream.name, None)
         return commit
 
+    def standing(self, stream: Stream) -> str:
+        """The newest receipt: it tells of files that were read, and of those that people accepted."""
+        head = self.ledger.sync(stream.name).get(tables.RAW_EVENTS)
+        return (head and head.receipt) or ""
+
+    def accept_batch(self, stream: Stream, batch: str) -> Commit:
+        """Record in the lake that these files may be taken in, whatever share of their records is rejected."""
+        heads = self._ready(stream)
+        return self._commit_positions(
+            stream, heads[tables.RAW_EVENTS], {"accepted": json.loads(batch)}, "batch accepted"
+        )
+
+    def _check_share(self, stream: Stream, files: Generations, spans: Iterable[Span]) -> None:
+        """Refuse a batch too much of which would be rejected, unless people accepted the files that it is in."""
+        known = self.ledger.accepted(stream.name)
+        accepted = {(file.path, generation) for file, generation in files if (file.path, file.etag) in known}
+        if reason := self._hold_back(stream, spans, accepted):
+            raise HeldBatchError(reason, json.dumps([{"path": file.path, "etag": file.etag} for file, _ in files]))
+
     def _ready(self, stream: Stream) -> dict[str, Head]:
         heads = self.ledger.sync(stream.name)
         if heads and not heads[tables.RAW_EVENTS].complete:
@@ -121,6 +141,8 @@ class FilesIntake(Intake):
         try:
             records = self._count_records(staged, spans) if staged else {}
             unsettled = {file.path for file in self._changed(files, is_read=staged is not None)}
+            if not unsettled:
+                self._check_share(stream, files, spans)
         except Exception:
             self._discard(staged)
             raise
@@ -130,7 +152,7 @@ class FilesIntake(Intake):
         receipt: dict[str, object] = {"files": [_position(file, generation, records) for file, generation in files]}
         self._write_receipt(stream, head, name, receipt)
         self.lake.publish(staged)
-        return self._commit(stream, staged, f"{len(files)} files", started)
+        return self._commit(stream, staged, f"{len(files)} files", started, spans)
 
     def _stage_files(
         self, stream: Stream, head: Head, files: Generations, receipt: str

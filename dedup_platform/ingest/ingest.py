@@ -35,6 +35,14 @@ class Ingest:
         """Record in the lake that what the topic has lost is lost; None if nothing is."""
         return self._kafka.accept(stream)
 
+    def accept_batch(self, stream: Stream, batch: str) -> Commit:
+        """Record in the lake that a batch that was held (`HeldBatchError.batch`) may be taken in as it is."""
+        return self._of(stream).accept_batch(stream, batch)
+
+    def standing(self, stream: Stream) -> str:
+        """A text that is another one as soon as more was read, or accepted by a person. Does not ask the source."""
+        return self._of(stream).standing(stream)
+
     def offsets(self, stream: Stream) -> list[PartitionOffsets]:
         """How far each partition of a topic has been read."""
         return self._kafka.offsets(stream)

@@ -2,10 +2,12 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from dedup_platform import tables
+from dedup_platform.clocks import clocks
 from dedup_platform.commits import Commit
 from dedup_platform.errors import ConservationError
 from dedup_platform.ingest.waiting import Waiting
@@ -33,6 +35,14 @@ class Intake(ABC):
     @abstractmethod
     def next_batch(self, stream: Stream, now: datetime) -> Commit | None:
         """Take in the next batch; None if nothing waits."""
+
+    @abstractmethod
+    def standing(self, stream: Stream) -> str:
+        """A text that is another one as soon as more was read, or accepted by a person. Does not ask the source."""
+
+    @abstractmethod
+    def accept_batch(self, stream: Stream, batch: str) -> Commit:
+        """Record in the lake that a batch that was held (`HeldBatchError.batch`) may be taken in as it is."""
 
     def _stage(
         self, stream: Stream, head: Head, tasks: int, read: Reader, properties: Mapping[str, str]
@@ -63,7 +73,27 @@ class Intake(ABC):
             )
         return records
 
-    def _commit(self, stream: Stream, staged: Staged, reason: str, started: float) -> Commit:
+    def _hold_back(self, stream: Stream, spans: Iterable[Span], accepted: Collection[tuple[str, int]]) -> str | None:
+        """Why a batch is held, None if it is not. `accepted`: sources and partitions whose rejects people accepted."""
+        if stream.reject is None:
+            return None
+        judged = [span for span in spans if (span.source, span.source_partition) not in accepted]
+        reasons: Counter[str] = Counter()
+        for span in judged:
+            reasons.update(span.rejected)
+        records, rejected = sum(span.records for span in judged), reasons.total()
+        if rejected < stream.reject.min_records or rejected <= stream.reject.max_ratio * records:
+            return None
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
+        return (
+            f"{stream.name}: {rejected:,} of {records:,} records of a batch would be rejected, more than "
+            f"reject.max_ratio ({stream.reject.max_ratio:g}) allows: {counts}. Nothing was published. Mend the stream "
+            f"file or the source, or let them be rejected: `dedup-platform batches accept {stream.name}`"
+        )
+
+    def _commit(
+        self, stream: Stream, staged: Staged, reason: str, started: float, spans: Sequence[Span] = ()
+    ) -> Commit:
         self.ledger.sync(stream.name)
         rows = staged.rows_by_cell()
         return Commit(
@@ -76,6 +106,7 @@ class Intake(ABC):
             bytes_written=staged.bytes_added,
             seconds=time.monotonic() - started,
             partitions=_numbers(staged, rows),
+            clocks=clocks(spans) if spans else None,
         )
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from dedup_platform import tables
 from dedup_platform.catalog import ancestry, summary
 from dedup_platform.commits import Commit
-from dedup_platform.errors import ConflictError, ConservationError, LostRecordsError, SourceError
+from dedup_platform.errors import ConflictError, ConservationError, HeldBatchError, LostRecordsError, SourceError
 from dedup_platform.ingest.intake import Intake, buckets_for
 from dedup_platform.ingest.waiting import Waiting
 from dedup_platform.lakehouse import Lakehouse, Staged
@@ -28,6 +28,8 @@ _LOG = logging.getLogger(__name__)
 
 POSITIONS = "positions"
 """The property of a snapshot's summary that holds them."""
+ACCEPTED = "accepted"
+"""The property that holds positions up to which people accept all rejects."""
 
 _FIRST_BYTES_A_SECOND = 4 * 2**20  # of a process that has not taken in any batch yet
 _SAMPLE = 20  # messages that tell about how large they are
@@ -91,6 +93,8 @@ class KafkaIntake(Intake):
             if positions:
                 self._tell_group(stream, topic, positions)
             return None
+        accepted = self._accepted(stream, heads)
+        ranges = [_up_to(accepted, each) for each in ranges]
         size, oldest = self._sample(stream, ranges)
         if not heads:
             partitions = max(1, (now - oldest) / stream.partitions.length)
@@ -129,6 +133,42 @@ class KafkaIntake(Intake):
             )
             for number, extent in sorted(extents.items())
         ]
+
+    def standing(self, stream: Stream) -> str:
+        """The places of this lane's partitions, and those that people accepted."""
+        heads = self.ledger.sync(stream.name)
+        positions = self._positions(stream, heads[tables.RAW_EVENTS].snapshot_id) if heads else None
+        own = [each for each in (positions.places if positions else {}).items() if stream.kafka.lane.owns(each[0])]
+        return f"{sorted(own)} {sorted(self._accepted(stream, heads).items())}"
+
+    def accept_batch(self, stream: Stream, batch: str) -> Commit:
+        """Record in the lake that all up to these offsets may be taken in, whatever share of it is rejected."""
+        started = time.monotonic()
+        head = self._ready(stream)[tables.RAW_EVENTS].snapshot_id
+        properties = {ACCEPTED: batch, "reason": "batch accepted"}
+        staged = self.lake.stage_nothing(stream, tables.RAW_EVENTS, head, properties)
+        self.lake.publish(staged)
+        return self._commit(stream, staged, "batch accepted", started)
+
+    def _accepted(self, stream: Stream, heads: Mapping[str, Head]) -> dict[int, Place]:
+        """Up to where people accept all rejects of each partition, as far as snapshots did not expire."""
+        accepted: dict[int, Place] = {}
+        if heads:
+            table = self.lake.catalog.load_table(stream.name, tables.RAW_EVENTS)
+            for snapshot in ancestry(table, heads[tables.RAW_EVENTS].snapshot_id):
+                text = summary(snapshot, ACCEPTED)
+                if text and (positions := Positions.from_text(text)).topic == stream.kafka.topic:
+                    accepted = {**positions.places, **accepted}
+        return accepted
+
+    def _check_share(self, stream: Stream, state: TopicState, batch: Sequence[Range], spans: Iterable[Span]) -> None:
+        """Refuse a batch too much of which would be rejected, but for the ranges whose rejects people accepted."""
+        known = self._accepted(stream, self.ledger.sync(stream.name))
+        passed = [each for each in batch if _is_accepted(known, each)]
+        accepted = {(each.start.source(stream.kafka.topic), each.partition) for each in passed}
+        if reason := self._hold_back(stream, spans, accepted):
+            ends = {each.partition: Place(each.end, each.start.generation) for each in batch}
+            raise HeldBatchError(reason, Positions(stream.kafka.topic, state.topic_id, ends).to_text())
 
     def _topic(self, stream: Stream) -> Topic:
         return Topic(stream.kafka, self._options)
@@ -204,13 +244,14 @@ class KafkaIntake(Intake):
         try:
             self._count_records(staged, spans)
             _check_offsets(stream, spans, batch)
+            self._check_share(stream, state, batch, spans)
         except Exception:
             self.lake.discard(staged)
             raise
         staged = self._publish(stream, staged, state, batch)
         seconds = time.monotonic() - started
         self._bytes_a_second[stream.name] = sum(map(len, batch)) * size / seconds
-        done = self._commit(stream, staged, f"{sum(map(len, batch))} offsets", started)
+        done = self._commit(stream, staged, f"{sum(map(len, batch))} offsets", started, spans)
         self._tell_group(stream, topic, self._positions(stream, staged.snapshot_id))
         return done
 
@@ -292,6 +333,18 @@ def _check_offsets(stream: Stream, spans: Iterable[Span], batch: Sequence[Range]
                 f"{stream.name}: partition {span.source_partition} gave the offsets {span.first_offset} to "
                 f"{span.last_offset} for the range from {start} to {end - 1}. Nothing was published."
             )
+
+
+def _up_to(accepted: Mapping[int, Place], each: Range) -> Range:
+    """The part of a range that people accepted, if they accepted its beginning; else all of it."""
+    place = accepted.get(each.partition, Place(0))
+    is_cut = place.generation == each.start.generation and each.start.offset < place.offset < each.end
+    return Range(each.partition, each.start, place.offset) if is_cut else each
+
+
+def _is_accepted(accepted: Mapping[int, Place], each: Range) -> bool:
+    place = accepted.get(each.partition, Place(0))
+    return place.generation == each.start.generation and each.end <= place.offset
 
 
 def _own(source: KafkaSource, ranges: Iterable[Range]) -> list[Range]:

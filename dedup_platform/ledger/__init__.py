@@ -1,10 +1,12 @@
 """The fold of the tables' snapshot logs into small SQL tables: what changed, what was built from what, what was read.
 
 Everything here is a copy of what Iceberg records, folded one snapshot at a time and exactly once; deleting the database
-loses nothing. The fold is the only way in, so there is nothing to keep in step with it.
+loses nothing. The fold is the only way in, so there is nothing to keep in step with it. Only `Health`, how ingests
+fared lately, is no copy of anything; to lose it costs a few tries.
 """
 
 from dedup_platform.ledger.facts import CellSize, Head, ReadFile, TableSize
+from dedup_platform.ledger.health import Health
 from dedup_platform.ledger.ledger import Ledger
 
-__all__ = ["CellSize", "Head", "Ledger", "ReadFile", "TableSize"]
+__all__ = ["CellSize", "Head", "Health", "Ledger", "ReadFile", "TableSize"]

@@ -81,7 +81,7 @@ def read_changes(connection: sa.Connection, stream: str, source: str) -> Iterato
     )
     for partition, bucket, sequence, rows, first, last, arrival in connection.execute(query):
         yield Change(
-            Cell(partition, bucket), sequence, int(rows), _time(first) or EPOCH, _time(last) or EPOCH, _time(arrival)
+            Cell(partition, bucket), sequence, int(rows), moment(first) or EPOCH, moment(last) or EPOCH, moment(arrival)
         )
 
 
@@ -110,7 +110,7 @@ def read_arrivals(connection: sa.Connection, stream: str, pending: Iterable[Cell
         query = sa.select(*CELLS.c["partition", "bucket", "arrival_max"]).where(
             of(CELLS, stream, tables.RAW_EVENTS), chosen, CELLS.c.arrival_max.is_not(None)
         )
-        arrivals |= {Cell(row[0], row[1]): _time(row[2]) or EPOCH for row in connection.execute(query)}
+        arrivals |= {Cell(row[0], row[1]): moment(row[2]) or EPOCH for row in connection.execute(query)}
     return arrivals
 
 
@@ -130,5 +130,6 @@ def micros(time: datetime | None) -> int | None:
 
 
 @lru_cache(maxsize=4096)
-def _time(micros: int | None) -> datetime | None:
+def moment(micros: int | None) -> datetime | None:
+    """A time of microseconds since 1970."""
     return None if micros is None else EPOCH + timedelta(microseconds=micros)

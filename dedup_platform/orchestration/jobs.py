@@ -7,6 +7,7 @@ import dagster as dg
 from dedup_platform import tables
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.assets import pool
+from dedup_platform.orchestration.intake import take_in
 from dedup_platform.orchestration.metadata import asset_key, report
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
@@ -49,7 +50,7 @@ def ingest_job(stream: Stream) -> dg.JobDefinition:
 def _ingest(stream: Stream) -> dg.OpDefinition:
     @dg.op(name=f"{stream.name}__ingest", pool=pool(stream, tables.RAW_EVENTS), out=dg.Out(dg.Nothing))
     def ingest(context: dg.OpExecutionContext, platform: dg.ResourceParam[Platform]) -> None:
-        report(context, platform, stream, tables.RAW_EVENTS, platform.ingest(stream.name))
+        report(context, platform, stream, tables.RAW_EVENTS, take_in(context, platform, stream))
         context.instance.add_run_tags(context.run.run_id, {runs.INGESTED: "true"})
 
     return ingest

@@ -1,10 +1,12 @@
 """What a commit did, partition by partition, as materializations that Dagster's UI lists and plots."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 import dagster as dg
 
 from dedup_platform import tables
+from dedup_platform.clocks import Clocks
 from dedup_platform.commits import Commit
 from dedup_platform.errors import ConservationError
 from dedup_platform.orchestration.checks import CHECKS, evaluations, unbalanced
@@ -15,7 +17,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 
 Context = dg.AssetExecutionContext | dg.OpExecutionContext
-Metadata = Mapping[str, float | str]
+Metadata = Mapping[str, float | str | dg.JsonMetadataValue]
 
 
 def asset_key(stream: Stream, table: str) -> dg.AssetKey:
@@ -111,6 +113,7 @@ def _metadata(commit: Commit, table: str, numbers: Mapping[str, float]) -> Metad
     return {
         **plotted,
         **built_from,
+        **_skews(commit.clocks),
         "changed": any(numbers.get(name) for name in ("cells_rewritten", "rows_added")),
         "reason": commit.reason,
         # As text: a snapshot id has more digits than a browser's numbers.
@@ -118,6 +121,19 @@ def _metadata(commit: Commit, table: str, numbers: Mapping[str, float]) -> Metad
         "commit_bytes_read": commit.bytes_read,
         "commit_bytes_written": commit.bytes_written,
         "commit_seconds": round(commit.seconds, 3),
+    }
+
+
+def _skews(clocks: Clocks | None) -> Metadata:
+    """What the records of the commit, of all its partitions, tell about their producers' clocks."""
+    if clocks is None:
+        return {}
+    overall = clocks.overall
+    seconds = {"p50": overall.p50, "p99": overall.p99, "max": overall.max}
+    return {
+        **{f"commit_skew_{name}_seconds": value for name, value in seconds.items() if value is not None},
+        "commit_records_ahead": overall.ahead,
+        "commit_skew_by_source": dg.MetadataValue.json([asdict(skew) for skew in clocks.worst]),
     }
 
 

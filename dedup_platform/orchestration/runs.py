@@ -2,14 +2,17 @@
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Final
 
 import dagster as dg
 import psutil  # type: ignore[import-untyped]
 
 from dedup_platform import tables
+from dedup_platform.circuit import Circuit
 from dedup_platform.orchestration.partitions import ordinals
 from dedup_platform.orchestration.triage import History, PastRun
 from dedup_platform.stream import Stream
@@ -25,6 +28,9 @@ INGESTED: Final = "dedup_platform/ingested"
 POLICY: Final = "dedup_platform/policy"
 IGNORED: Final = "ignored"
 """Value of `POLICY`: repair all that is stale at once, whatever the stream's `late` says about waiting."""
+HEALTH: Final = "dedup_platform/health"
+"""How the stream's ingest fared at the end of the run's try: a run without it could not say so itself."""
+NEXT_TRY: Final = "dedup_platform/next_try"
 PROCESS: Final = "dedup_platform/process"
 """`host/pid/start time` of the process that executes the run, so that anybody can tell whether it still lives."""
 
@@ -33,6 +39,7 @@ RANGE_END: Final = "dagster/asset_partition_range_end"
 PARTITION: Final = "dagster/partition"
 
 HISTORY_LENGTH = 500
+LOST_SEEN = 10
 # A start time is told against the machine's boot time, which moves a little when its clock is set.
 CLOCK_DRIFT_SECONDS = 5
 
@@ -71,16 +78,43 @@ def history(instance: dg.DagsterInstance, stream: Stream, table: str) -> History
     )
 
 
-def tries_of_input(instance: dg.DagsterInstance, stream: Stream, watermark: str) -> list[datetime]:
-    """When the latest runs ended, newest first, that did not take in the input that waits now."""
-    wanted = dg.RunsFilter(job_name=ingest_job_name(stream), statuses=ENDED)
-    ends = []
-    for record in instance.get_run_records(wanted, limit=HISTORY_LENGTH):
-        tags = record.dagster_run.tags
-        if INGESTED in tags and tags.get(WATERMARK) != watermark:
-            break
-        ends.append(_ended(record))
-    return ends
+@dataclass(frozen=True)
+class Vain:
+    """The latest ingests, newest first, after which the input that waits now waited still."""
+
+    tries: int
+    """How many there were, for whatever reason."""
+    ends: Sequence[datetime]
+    """When the newest of them ended that did not even fail."""
+
+
+def vain_tries(instance: dg.DagsterInstance, stream: Stream, watermark: str) -> Vain:
+    """What was tried before with the input that waits now."""
+    records = list(takewhile(lambda record: _left(record, watermark), _ended_ingests(instance, stream, HISTORY_LENGTH)))
+    well = takewhile(lambda record: INGESTED in record.dagster_run.tags, records)
+    return Vain(len(records), [_ended(record) for record in well])
+
+
+def lost_ingests(instance: dg.DagsterInstance, stream: Stream) -> list[dg.DagsterRun]:
+    """The latest ingests that ended and could not say how they fared."""
+    ended = (record.dagster_run for record in _ended_ingests(instance, stream, LOST_SEEN))
+    return list(takewhile(lambda run: not {HEALTH, INGESTED} & run.tags.keys(), ended))
+
+
+def health_tags(health: Circuit) -> dict[str, str]:
+    """The tags that say how a stream's ingest fares."""
+    next_try = {NEXT_TRY: health.next_try.isoformat()} if health.next_try else {}
+    return {HEALTH: health.state, **next_try}
+
+
+def _ended_ingests(instance: dg.DagsterInstance, stream: Stream, most: int) -> Sequence[dg.RunRecord]:
+    return instance.get_run_records(dg.RunsFilter(job_name=ingest_job_name(stream), statuses=ENDED), limit=most)
+
+
+def _left(record: dg.RunRecord, watermark: str) -> bool:
+    """Whether a run left what waits under this watermark where it was."""
+    tags = record.dagster_run.tags
+    return INGESTED not in tags or tags.get(WATERMARK) == watermark
 
 
 def reported(instance: dg.DagsterInstance, run_id: str, stream: Stream, table: str) -> set[int]:

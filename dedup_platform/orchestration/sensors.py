@@ -11,6 +11,8 @@ from datetime import datetime
 import dagster as dg
 
 from dedup_platform import tables
+from dedup_platform.circuit import sentence
+from dedup_platform.errors import IncompatibleChangeError
 from dedup_platform.ingest import Waiting
 from dedup_platform.lateness import TablePlan
 from dedup_platform.orchestration import runs
@@ -44,29 +46,39 @@ def _new_input(stream: Stream, interval: int) -> dg.SensorDefinition:
         context: dg.SensorEvaluationContext, platform: dg.ResourceParam[Platform]
     ) -> dg.RunRequest | dg.SkipReason:
         runs.bury_dead_runs(context.instance)
-        waiting = platform.waiting(stream.name)
+        if run_id := runs.run_in_work(context.instance, runs.ingest_job_name(stream)):
+            return dg.SkipReason(f"run {run_id[:8]} ingests already")
+        _note_lost_runs(context.instance, platform, stream)
+        waiting = platform.look(stream.name)
+        if waiting is None:
+            return dg.SkipReason(sentence(platform.health(stream.name)))
         if not waiting.items:
             return dg.SkipReason("\n".join(["nothing new at the source", *_left_alone(waiting)]))
-        if run_id := runs.run_in_work(context.instance, runs.ingest_job_name(stream)):
-            return dg.SkipReason(f"{waiting.amount} wait; run {run_id[:8]} ingests already")
-        ends = runs.tries_of_input(context.instance, stream, waiting.watermark)
-        due = ends[0] + pause(len(ends)) if ends else None
+        vain = runs.vain_tries(context.instance, stream, waiting.watermark)
+        due = vain.ends[0] + pause(len(vain.ends)) if vain.ends else None
         if due and platform.clock() < due:
             return dg.SkipReason(
-                f"{waiting.amount} wait; {len(ends)} runs in a row failed to take them in, "
+                f"{waiting.amount} wait; {len(vain.ends)} runs in a row left them where they are, "
                 f"the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
             )
         return dg.RunRequest(
-            run_key=f"{stream.name}/{waiting.watermark}/{len(ends)}", tags={runs.WATERMARK: waiting.watermark}
+            run_key=f"{stream.name}/{waiting.watermark}/{vain.tries}", tags={runs.WATERMARK: waiting.watermark}
         )
 
     return new_input
 
 
+def _note_lost_runs(instance: dg.DagsterInstance, platform: Platform, stream: Stream) -> None:
+    """Ingests that ended before they could say how they fared failed, too."""
+    for run in runs.lost_ingests(instance, stream):
+        platform.note_lost_run(stream.name, f"run {run.run_id[:8]} ended before it could say why")
+        instance.add_run_tags(run.run_id, runs.health_tags(platform.health(stream.name)))
+
+
 def _left_alone(waiting: Waiting) -> list[str]:
-    lines = [f"{path}: {reason}" for path, reason in waiting.reasons[:FILES_SHOWN]]
-    more = len(waiting.reasons) - len(lines)
-    return [*lines, f"and {more} more"] if more else lines
+    shown = [f"{path}: {reason}" for path, reason in waiting.reasons[:FILES_SHOWN]]
+    more = len(waiting.reasons) - len(shown)
+    return [*shown, f"and {more} more"] if more else shown
 
 
 def _late_partitions(stream: Stream, interval: int) -> dg.SensorDefinition:
@@ -81,7 +93,10 @@ def _late_partitions(stream: Stream, interval: int) -> dg.SensorDefinition:
         context: dg.SensorEvaluationContext, platform: dg.ResourceParam[Platform]
     ) -> list[dg.RunRequest] | dg.SkipReason:
         runs.bury_dead_runs(context.instance)
-        plans = platform.plan(stream.name)
+        try:
+            plans = platform.plan(stream.name)
+        except IncompatibleChangeError as error:
+            return dg.SkipReason(str(error))
         decisions = list(_decisions(context.instance, stream, plans, platform.clock()))
         requests = [(table, decision) for table, decision in decisions if isinstance(decision, Request)]
         notes = [

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from itertools import groupby, takewhile
 from operator import itemgetter
 
+from dedup_platform.circuit import doubled
 from dedup_platform.lateness import PlannedRun, contiguous
 
 FIRST_PAUSE = timedelta(minutes=1)
@@ -65,7 +66,7 @@ class Held:
 
 def pause(tries: int) -> timedelta:
     """How long to wait after so many tries in a row: 1 minute, doubled each time, at most an hour."""
-    return timedelta(0) if tries == 0 else min(FIRST_PAUSE * 2 ** min(tries - 1, 16), LONGEST_PAUSE)
+    return timedelta(0) if tries == 0 else doubled(FIRST_PAUSE, tries - 1, LONGEST_PAUSE)
 
 
 def triage(planned: PlannedRun, history: History, last_known: int, now: datetime) -> Iterator[Request | Held]:

@@ -16,7 +16,16 @@ from dedup_platform.stream.fields import (
 )
 from dedup_platform.stream.file import load_stream, load_streams
 from dedup_platform.stream.model import Stream
-from dedup_platform.stream.rules import Aggregate, Deduplicate, Late, Maintenance, Partitions, Sessions
+from dedup_platform.stream.rules import (
+    Aggregate,
+    Deduplicate,
+    Late,
+    Maintenance,
+    Partitions,
+    Reject,
+    Retries,
+    Sessions,
+)
 from dedup_platform.stream.s3_path import S3Path
 from dedup_platform.stream.source import FilesSource, KafkaSource, Lane
 from dedup_platform.stream.values import EPOCH_UNITS, RESERVED_COLUMNS, decimal_of, parse_duration
@@ -40,6 +49,8 @@ __all__ = [
     "Late",
     "Maintenance",
     "Partitions",
+    "Reject",
+    "Retries",
     "S3Path",
     "Sessions",
     "Stream",

@@ -8,7 +8,16 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from dedup_platform.stream.fields import ArrivalTime, Attribute, Fields, FileModified, FileName, KafkaAppendTime
-from dedup_platform.stream.rules import Aggregate, Deduplicate, Late, Maintenance, Partitions, Sessions
+from dedup_platform.stream.rules import (
+    Aggregate,
+    Deduplicate,
+    Late,
+    Maintenance,
+    Partitions,
+    Reject,
+    Retries,
+    Sessions,
+)
 from dedup_platform.stream.source import FilesSource, KafkaSource, Source
 from dedup_platform.stream.values import Count, Part, Problem, StreamName, decimal_of, origin_of
 
@@ -33,6 +42,8 @@ class Stream(Part):
     deduplicate: Deduplicate = Deduplicate()
     sessions: Sessions
     late: Late = Late()
+    retries: Retries = Retries()
+    reject: Reject | None = None
     maintenance: Maintenance = Maintenance()
     _origin: Path = PrivateAttr(default_factory=Path.cwd)
 

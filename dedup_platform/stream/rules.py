@@ -3,11 +3,11 @@
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
 
 from dedup_platform.stream.values import ColumnName, Count, Duration, FieldName, FieldNames, Part, PositiveDuration
 
-__all__ = ["Aggregate", "Deduplicate", "Late", "Maintenance", "Partitions", "Sessions"]
+__all__ = ["Aggregate", "Deduplicate", "Late", "Maintenance", "Partitions", "Reject", "Retries", "Sessions"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LENGTHS = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
@@ -135,3 +135,28 @@ class Maintenance(Part):
     snapshot_age: Annotated[Duration, AfterValidator(_outlasts_runs)] = timedelta(days=7)
     min_snapshots: Annotated[Count, Field(ge=1)] = 10
     orphan_age: Annotated[Duration, AfterValidator(_outlasts_runs)] = timedelta(days=3)
+
+
+class Retries(Part):
+    """How an ingest that failed is tried again: after a growing pause, then, once it opened, after a cool-down."""
+
+    max_attempts: Annotated[Count, Field(ge=1)] = 3
+    backoff: PositiveDuration = timedelta(seconds=1)
+    max_backoff: PositiveDuration = timedelta(minutes=5)
+    cool_down: PositiveDuration = timedelta(minutes=5)
+    max_cool_down: PositiveDuration = timedelta(hours=1)
+
+    @model_validator(mode="after")
+    def _longest_are_longest(self) -> "Retries":
+        if self.max_backoff < self.backoff:
+            raise ValueError("max_backoff, the longest pause, must be at least backoff, the first one")
+        if self.max_cool_down < self.cool_down:
+            raise ValueError("max_cool_down, the longest one, must be at least cool_down, the first one")
+        return self
+
+
+class Reject(Part):
+    """When a batch is held: `min_records` of it or more cannot become events, and they are more than `max_ratio`."""
+
+    max_ratio: Annotated[float, Strict(), Field(ge=0, lt=1)]
+    min_records: Annotated[Count, Field(ge=1)] = 100

@@ -45,13 +45,15 @@ def test_new_input_asks_once_and_tries_again_with_a_pause(deploy: Deployment) ->
     run = queue(deploy, f"{deploy.stream.name}_ingest", first)
     requests, reason = deploy.tick("new_input")
     assert not requests
-    assert reason == f"1 files wait; run {run.run_id[:8]} ingests already"
+    assert reason == f"run {run.run_id[:8]} ingests already"
 
     deploy.instance.report_run_failed(run)
     requests, reason = deploy.tick("new_input")
     assert not requests
     assert reason is not None
-    assert reason.startswith("1 files wait; 1 runs in a row failed to take them in, the next one starts after")
+    assert reason.startswith("the ingest is retrying: 1 try since")
+    assert f"run {run.run_id[:8]} ended before it could say why" in reason
+    assert deploy.tick("new_input") == ([], reason), "a run that was lost is counted once"
     deploy.later(61)
     [second], _ = deploy.tick("new_input")
     assert second.run_key != first.run_key, "Dagster never starts a known key again"

@@ -1,0 +1,67 @@
+"""Where the state of each stream's ingest is kept: beside the facts of the ledger, and no part of their fold.
+
+It is what lately happened, and follows from no table: who deletes it loses nothing but the pauses between tries.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from dedup_platform.circuit import NORMAL, Circuit
+from dedup_platform.ledger.facts import micros, moment
+from dedup_platform.ledger.schema import lock
+
+_METADATA = sa.MetaData()
+_TIMES = ("since", "next_try")
+HEALTH = sa.Table(
+    "health",
+    _METADATA,
+    sa.Column("stream", sa.String(200), primary_key=True),
+    sa.Column("state", sa.String(20), nullable=False),
+    sa.Column("reason", sa.Text(), nullable=False),
+    sa.Column("attempts", sa.Integer(), nullable=False),
+    sa.Column("opened", sa.Integer(), nullable=False),
+    *(sa.Column(name, sa.BigInteger(), nullable=True) for name in _TIMES),
+    sa.Column("evidence", sa.Text(), nullable=False),
+    sa.Column("batch", sa.Text(), nullable=True),
+)
+
+
+class Health:
+    """One row for each stream whose ingest is not normal."""
+
+    def __init__(self, engine: Callable[[], sa.Engine]) -> None:
+        self._engine = engine
+
+    def of(self, stream: str) -> Circuit:
+        """The state of a stream's ingest."""
+        with self._engine().begin() as connection:
+            return _read(connection, stream)
+
+    def change(self, stream: str, step: Callable[[Circuit], Circuit]) -> Circuit:
+        """Put what `step` makes of the state in its place; nobody else changes it meanwhile."""
+        with self._engine().begin() as connection:
+            lock(connection, stream)
+            before = _read(connection, stream)
+            after = step(before)
+            if after != before:
+                connection.execute(sa.delete(HEALTH).where(HEALTH.c.stream == stream))
+                if after != NORMAL:
+                    times = {name: micros(getattr(after, name)) for name in _TIMES}
+                    connection.execute(sa.insert(HEALTH).values(stream=stream, **{**asdict(after), **times}))
+            return after
+
+
+def _read(connection: sa.Connection, stream: str) -> Circuit:
+    # Somebody may have dropped the table since the last look.
+    if not sa.inspect(connection).has_table(HEALTH.name):
+        lock(connection, "")
+        _METADATA.create_all(connection)
+    query = sa.select(*(column for column in HEALTH.c if column.name != "stream")).where(HEALTH.c.stream == stream)
+    row = connection.execute(query).mappings().one_or_none()
+    if row is None:
+        return NORMAL
+    times: dict[str, datetime | None] = {name: moment(row[name]) for name in _TIMES}
+    return Circuit(**{**row, **times})

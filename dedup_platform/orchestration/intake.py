@@ -1,0 +1,40 @@
+"""An ingest in a run: whether it went well or not, the run and the asset say how the stream's ingest fares."""
+
+from typing import Final
+
+import dagster as dg
+
+from dedup_platform import tables
+from dedup_platform.circuit import Circuit
+from dedup_platform.commits import Commit
+from dedup_platform.orchestration import runs
+from dedup_platform.orchestration.metadata import Context, asset_key
+from dedup_platform.platform import Platform
+from dedup_platform.stream import Stream
+
+LONGEST: Final = 5000
+"""Letters of a reason that the UI should show."""
+
+
+def take_in(context: Context, platform: Platform, stream: Stream) -> list[Commit]:
+    """All that waits at the source; only a run that somebody waits for tries again itself what may pass."""
+    is_awaited = context.run.tags.get(runs.POLICY) == runs.IGNORED
+    try:
+        return platform.ingest(stream.name, patient=is_awaited)
+    except Exception:
+        health = platform.health(stream.name)
+        context.log_event(dg.AssetObservation(asset_key(stream, tables.RAW_EVENTS), metadata=_metadata(health)))
+        raise
+    finally:
+        told = platform.health(stream.name)
+        context.instance.add_run_tags(context.run.run_id, runs.health_tags(told))
+
+
+def _metadata(health: Circuit) -> dict[str, str | int]:
+    """How the ingest fares, for the UI."""
+    return {
+        "state": health.state,
+        "reason": health.reason[:LONGEST],
+        "attempts": health.attempts,
+        "next_try": health.next_try.isoformat() if health.next_try else "",
+    }
