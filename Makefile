@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PORT ?= 3000
 SPARK_PORT ?= 15002
+SEEDS ?= 20
 # Two at a time: each has a Spark of its own. Tests of one file share what they prepare; files with the longest come first.
 TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -21,7 +22,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 # Others ask for these with an extra, and pip before 23.3 finds their pin only where it is spelled with it.
 PINS_WITH_EXTRAS := gql[requests] uvicorn[standard]
 
-.PHONY: help setup java demo test test-thorough lint dev bench lock clean
+.PHONY: help setup java demo test soak test-thorough lint dev bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +45,9 @@ demo: setup java ## generate a click stream with known truth, run it, repair a l
 
 test: setup java ## run every test
 	$(TEST)
+
+soak: setup java ## kill ingest again and again while a million events come, for each of SEEDS (20) seeds
+	$(BIN)/python -m pytest dedup_platform_tests/soak --seeds $(SEEDS)
 
 test-thorough: setup java ## run every test, the longest ones in full
 	$(TEST) --thorough

@@ -33,7 +33,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--thorough`: what CI has no time for. `--spark-remote`: where `spark` is. `--postgres`: where records are."""
     parser.addoption("--thorough", action="store_true", help="run the longest tests in full (an hour more)")
     parser.addoption("--spark-remote", help="a Spark Connect server (sc://...) to use, in place of a local Spark")
+    parser.addoption("--seeds", type=int, default=2, help="how many seeds the soak tests have (2)")
     parser.addoption("--postgres", action="store_true", help="keep ledgers and Dagster's records in Postgres")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`soak_seed`: as many as `--seeds` says."""
+    if "soak_seed" in metafunc.fixturenames:
+        metafunc.parametrize("soak_seed", range(metafunc.config.getoption("--seeds")))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes minutes begins first, so that nobody waits for it alone in the end."""
+    items.sort(key=lambda item: "soak" not in item.path.parts)
 
 
 @pytest.fixture(scope="session")

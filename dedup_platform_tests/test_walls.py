@@ -35,7 +35,7 @@ def test_the_walls_stand() -> None:
 @pytest.mark.parametrize(
     ("module", "planted"),
     [
-        ("ingest.py", "import dagster"),
+        ("ingest/ingest.py", "import dagster"),
         ("stages/sessions.py", "from dagster_pyspark import PySparkResource"),
         ("demo/truth.py", "import dagster"),
         ("platform.py", "from dedup_platform.orchestration import runs"),

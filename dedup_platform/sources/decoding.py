@@ -18,7 +18,6 @@ from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import (
     BEFORE_START,
     BEYOND_HORIZON,
-    CREATE_TIME,
     EVENT_TIME_IN_FUTURE,
     IMPOSSIBLE_EVENT_TIME,
     MISSING_ENTITY,
@@ -34,7 +33,10 @@ from dedup_platform.sources.records import (
 from dedup_platform.sources.times import microseconds, time_reader
 from dedup_platform.stream import FileName, KafkaAppendTime, Stream, TimeField
 
-__all__ = ["Delivery", "EventDecoder", "Row"]
+__all__ = ["CREATE_TIME", "Delivery", "EventDecoder", "Row"]
+
+CREATE_TIME = "create_time"
+"""Name in the payload_context of a Kafka message that does not tell when the broker appended it."""
 
 _TABULAR = ("csv", "parquet", "avro")
 _POSSIBLE = range(253_402_300_800_000_000)  # the years 1970 to 9999 in microseconds

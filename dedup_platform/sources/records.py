@@ -11,7 +11,6 @@ __all__ = [
     "AMBIGUOUS",
     "BEFORE_START",
     "BEYOND_HORIZON",
-    "CREATE_TIME",
     "DAMAGED_FILE",
     "EVENT_TIME_IN_FUTURE",
     "IMPOSSIBLE_EVENT_TIME",
@@ -52,9 +51,6 @@ DAMAGED_FILE = "damaged_file"
 UNKNOWN_SCHEMA = "unknown_schema"
 TOMBSTONE = "tombstone"
 """A Kafka message without a value: it says that its key is gone, not that something happened."""
-
-CREATE_TIME = "create_time"
-"""Name in the payload_context of a Kafka message that does not tell when the broker appended it."""
 
 MAX_RECORD_BYTES = 16 * 2**20
 """A longer record is rejected and its payload is its beginning, so that one endless line cannot fill the memory."""

@@ -34,6 +34,7 @@ from dedup_platform_tests.servers import running
 
 CHILD = Path(__file__).with_name("child.py")
 PARTITIONS = 8
+EVENTS = 1_000_000
 KILLS, RESTARTS = 50, 3
 COPIES = 0.02
 BATCH = 25_000
@@ -54,16 +55,14 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.remote
 
 
-def test_no_record_is_lost_or_doubled(
-    seed: int, soak_events: int, tmp_path: Path, remote: str, spark: SparkSession
-) -> None:
-    chance = random.Random(seed)
+def test_no_record_is_lost_or_doubled(soak_seed: int, tmp_path: Path, remote: str, spark: SparkSession) -> None:
+    chance = random.Random(soak_seed)
     with running(KafkaServer, tmp_path / "kafka") as server:
         topic = Topic(server, "soak")
         server.create_topic(topic.name, PARTITIONS)
         stream = topic_stream(tmp_path, topic, max_batch_records=BATCH)
         with ThreadPoolExecutor(2) as pool:
-            producing = [pool.submit(produce, topic, seed, soak_events, way) for way in (IDEMPOTENT, RETRYING_BLINDLY)]
+            producing = [pool.submit(produce, topic, soak_seed, EVENTS, way) for way in (IDEMPOTENT, RETRYING_BLINDLY)]
             kills = kill_again_and_again(chance, stream, tmp_path / "home", remote, server, producing)
         for each in producing:
             each.result()
@@ -72,7 +71,7 @@ def test_no_record_is_lost_or_doubled(
         committed = topic.places()
         found = Counter(places_of(rows(platform)))
         assert kills >= KILLS
-        assert len(committed) >= soak_events
+        assert len(committed) >= EVENTS
         assert not [place for place, times in found.items() if times > 1], "doubled"
         assert not committed - found.keys(), "lost"
         assert not found.keys() - committed, "made up"
@@ -81,7 +80,7 @@ def test_no_record_is_lost_or_doubled(
         platform.repair(NAME)
         assert platform.verify(NAME) == []
         events = platform.read(NAME, "deduplicated_events").count()
-        assert events == soak_events
+        assert events == EVENTS
 
 
 def kill_again_and_again(
