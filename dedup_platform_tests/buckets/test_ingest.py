@@ -177,6 +177,7 @@ def test_what_changes_or_vanishes_after_it_was_listed_does_not_hold_up_the_other
     until_all_is_read_but(platform, delivery, 1)
     assert platform.ledger.files(name)[changed.name].size == len(content) + 1
     landing.put(f"in/{name}/{gone.name}", gone.read_bytes())
+    delivery.clock.advance(timedelta(hours=1))
     platform.ingest(name)
     platform.repair(name)
     assert differences(platform, platform.stream(name), delivery.records, SessionIds()) == []
