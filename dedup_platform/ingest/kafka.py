@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,17 +12,18 @@ from pyspark.sql import functions as F
 from dedup_platform import tables
 from dedup_platform.catalog import ancestry, summary
 from dedup_platform.commits import Commit
-from dedup_platform.errors import ConflictError, ConservationError, HeldBatchError, LostRecordsError, SourceError
+from dedup_platform.errors import ConflictError, ConservationError, HeldBatchError, SourceError
 from dedup_platform.ingest.intake import Intake, buckets_for
+from dedup_platform.ingest.ranges import bounded, is_accepted, open_ranges, places_behind_losses, tasks, up_to
 from dedup_platform.ingest.waiting import Waiting
 from dedup_platform.lakehouse import Lakehouse, Staged
 from dedup_platform.lateness import EPOCH
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.rawwork import Span
 from dedup_platform.sources.failures import reading_failure
-from dedup_platform.sources.kafka import Extent, Place, Positions, Range, Topic, TopicState, read_ranges
+from dedup_platform.sources.kafka import Place, Positions, Range, Topic, TopicState, read_ranges
 from dedup_platform.sources.kafka.reading import messages_of
-from dedup_platform.stream import KafkaAppendTime, KafkaSource, Stream
+from dedup_platform.stream import KafkaAppendTime, Stream
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,8 +35,6 @@ ACCEPTED = "accepted"
 _FIRST_BYTES_A_SECOND = 4 * 2**20  # of a process that has not taken in any batch yet
 _SAMPLE = 20  # messages that tell about how large they are
 _MESSAGE_BYTES = 100.0  # what a message costs beside its value
-_TASK_BYTES = 8 * 2**20  # a range that is larger is cut, so that several cores can read one partition
-_TASKS = 16
 _REBASES = 20
 
 
@@ -70,7 +69,7 @@ class KafkaIntake(Intake):
         positions = self._positions(stream, head.snapshot_id) if head else None
         if positions is None and stream.kafka.start == "latest":
             return Waiting(("the topic's end, where reading begins",), "0 messages", (), "latest")
-        ranges = _own(stream.kafka, _open_ranges(stream, positions, state))
+        ranges = open_ranges(stream, positions, state)
         messages = sum(map(len, ranges))
         return Waiting(
             items=tuple(map(str, ranges)),
@@ -88,18 +87,18 @@ class KafkaIntake(Intake):
         positions = self._positions(stream, heads[tables.RAW_EVENTS].snapshot_id) if heads else None
         if positions is None and stream.kafka.start == "latest":
             return self._begin_at_end(stream, state)
-        ranges = _own(stream.kafka, _open_ranges(stream, positions, state))
+        ranges = open_ranges(stream, positions, state)
         if not ranges:
             if positions:
                 self._tell_group(stream, topic, positions)
             return None
         accepted = self._accepted(stream, heads)
-        ranges = [_up_to(accepted, each) for each in ranges]
+        ranges = [up_to(accepted, each) for each in ranges]
         size, oldest = self._sample(stream, ranges)
         if not heads:
             partitions = max(1, (now - oldest) / stream.partitions.length)
             heads = self._create(stream, size * sum(map(len, ranges)) / partitions)
-        batch = _bounded(ranges, self._most(stream, size))
+        batch = bounded(ranges, self._most(stream, size))
         return self._append(stream, topic, state, heads[tables.RAW_EVENTS], batch, size)
 
     def accept(self, stream: Stream) -> Commit | None:
@@ -109,7 +108,7 @@ class KafkaIntake(Intake):
         if positions is None:
             return None
         state = self._topic(stream).state()
-        places = dict(_places_behind_losses(stream.kafka, positions, state))
+        places = places_behind_losses(stream.kafka, positions, state)
         if not places:
             return None
         moved = positions.moved_to(state.topic_id, places)
@@ -164,7 +163,7 @@ class KafkaIntake(Intake):
     def _check_share(self, stream: Stream, state: TopicState, batch: Sequence[Range], spans: Iterable[Span]) -> None:
         """Refuse a batch too much of which would be rejected, but for the ranges whose rejects people accepted."""
         known = self._accepted(stream, self.ledger.sync(stream.name))
-        passed = [each for each in batch if _is_accepted(known, each)]
+        passed = [each for each in batch if is_accepted(known, each)]
         accepted = {(each.start.source(stream.kafka.topic), each.partition) for each in passed}
         if reason := self._hold_back(stream, spans, accepted):
             ends = {each.partition: Place(each.end, each.start.generation) for each in batch}
@@ -232,11 +231,11 @@ class KafkaIntake(Intake):
     ) -> Commit:
         started = time.monotonic()
         positions = self._after(stream, head.snapshot_id, state, batch)
-        tasks = _tasks(batch, size)
-        read = partial(read_ranges, stream, tasks, dict(self._options))
+        cut = tasks(batch, size)
+        read = partial(read_ranges, stream, cut, dict(self._options))
         properties = {POSITIONS: positions.to_text(), "reason": "ingest"}
         try:
-            staged, spans = self._stage(stream, head, len(tasks), read, properties)
+            staged, spans = self._stage(stream, head, len(cut), read, properties)
         except Exception as error:
             if failure := reading_failure(error):
                 raise failure from error
@@ -333,101 +332,3 @@ def _check_offsets(stream: Stream, spans: Iterable[Span], batch: Sequence[Range]
                 f"{stream.name}: partition {span.source_partition} gave the offsets {span.first_offset} to "
                 f"{span.last_offset} for the range from {start} to {end - 1}. Nothing was published."
             )
-
-
-def _up_to(accepted: Mapping[int, Place], each: Range) -> Range:
-    """The part of a range that people accepted, if they accepted its beginning; else all of it."""
-    place = accepted.get(each.partition, Place(0))
-    is_cut = place.generation == each.start.generation and each.start.offset < place.offset < each.end
-    return Range(each.partition, each.start, place.offset) if is_cut else each
-
-
-def _is_accepted(accepted: Mapping[int, Place], each: Range) -> bool:
-    place = accepted.get(each.partition, Place(0))
-    return place.generation == each.start.generation and each.end <= place.offset
-
-
-def _own(source: KafkaSource, ranges: Iterable[Range]) -> list[Range]:
-    return [each for each in ranges if source.lane.owns(each.partition)]
-
-
-def _open_ranges(stream: Stream, positions: Positions | None, state: TopicState) -> Iterator[Range]:
-    """What is committed and not read yet, by partition. LostRecordsError if what would come next is gone."""
-    if positions is not None:
-        losses = [text for _, text in _losses(stream.kafka, positions, state)]
-        if losses:
-            accept = f"`dedup-platform offsets accept {stream.name}` goes on without it"
-            raise LostRecordsError(
-                f"{stream.name}: {'; '.join(losses)}. Nothing is read until a person decides: {accept}"
-            )
-    for number, extent in sorted(state.extents.items()):
-        if positions is None:
-            start = Place(extent.first if stream.kafka.start == "earliest" else extent.stable_end)
-        else:
-            start = positions.places.get(number, Place(0))
-        if extent.stable_end > start.offset:
-            yield Range(number, start, extent.stable_end)
-
-
-def _losses(source: KafkaSource, positions: Positions, state: TopicState) -> Iterator[tuple[int, str]]:
-    """Partitions of this lane whose next offset is gone, and what is lost."""
-    if positions.topic_id not in (None, state.topic_id):
-        for number, place in sorted(positions.places.items()):
-            if source.lane.owns(number):
-                what = f"topic {source.topic} was deleted and created again"
-                yield number, f"{what}: what followed offset {place.offset - 1} of partition {number} is gone"
-        return
-    for number, place in sorted(positions.places.items()):
-        extent = state.extents.get(number)
-        if not source.lane.owns(number):
-            continue
-        if extent is None:
-            yield number, f"partition {number} of topic {source.topic} is gone, from offset {place.offset} on"
-        elif extent.end < place.offset:
-            what = f"partition {number} of topic {source.topic} ends at offset {extent.end}"
-            yield number, f"{what}, but was read up to {place.offset}: its log was cut off or began anew"
-    for number, extent in sorted(state.extents.items()):
-        place = positions.places.get(number, Place(0))
-        if source.lane.owns(number) and extent.first > place.offset and extent.end >= place.offset:
-            lost = f"offsets {place.offset} to {extent.first - 1}"
-            yield number, f"{lost} of partition {number} of topic {source.topic} are gone (retention)"
-
-
-def _places_behind_losses(source: KafkaSource, positions: Positions, state: TopicState) -> Iterator[tuple[int, Place]]:
-    is_same = positions.topic_id in (None, state.topic_id)
-    for number, _ in _losses(source, positions, state):
-        place, extent = positions.places.get(number, Place(0)), state.extents.get(number, Extent(0, 0, 0))
-        if is_same and extent.end >= place.offset:
-            yield number, Place(extent.first, place.generation)
-        else:
-            yield number, Place(extent.first, place.generation + 1)
-
-
-def _bounded(ranges: Sequence[Range], most: int) -> list[Range]:
-    """The beginnings of the ranges, as even as they allow, with `most` offsets together."""
-    batch: list[Range] = []
-    left = sorted(ranges, key=len)
-    for place, each in enumerate(left):
-        share = -(-most // (len(left) - place))
-        taken = min(len(each), share)
-        most -= taken
-        if taken:
-            batch.append(Range(each.partition, each.start, each.start.offset + taken))
-    return sorted(batch, key=lambda each: each.partition)
-
-
-def _tasks(batch: Sequence[Range], size: float) -> list[list[Range]]:
-    """The same offsets, divided into tasks of about equal size: a partition may be several, or several be one."""
-    most = max(1, int(_TASK_BYTES / size), -(-sum(map(len, batch)) // _TASKS))
-    tasks: list[list[Range]] = [[]]
-    free = most
-    for each in batch:
-        first = each.start.offset
-        while first < each.end:
-            taken = min(free, each.end - first)
-            tasks[-1].append(Range(each.partition, Place(first, each.start.generation), first + taken))
-            first, free = first + taken, free - taken
-            if not free:
-                tasks.append([])
-                free = most
-    return tasks if tasks[-1] else tasks[:-1]

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -24,12 +24,14 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from dedup_platform.connect_server import connect_server
+from dedup_platform.platform import Platform
 from dedup_platform.settings import ENV_PREFIX, Settings
 from dedup_platform.stream import Stream
+from dedup_platform.tables import RAW_EVENTS
 from dedup_platform.testing.servers import KafkaServer
 from dedup_platform.testing.servers.process import free_port
 from dedup_platform_tests.conftest import BRIEF_JAVA
-from dedup_platform_tests.kafka.topics import NAME, Topic, places_of, platform_of, rows, topic_stream
+from dedup_platform_tests.kafka.topics import NAME, Topic, platform_of, topic_stream
 from dedup_platform_tests.servers import running
 
 CHILD = Path(__file__).with_name("child.py")
@@ -51,8 +53,11 @@ RETRYING_BLINDLY: dict[str, Any] = {"enable.idempotence": False, "acks": 1, "req
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A warm Spark for all children: a killed one leaves work behind that its server still finishes."""
     home = tmp_path_factory.mktemp("soak-spark")
-    with connect_server(Settings(home=home), free_port()) as server:
-        yield server.remote
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in BRIEF_JAVA.items():
+            patch.setenv(name, value)
+        with connect_server(Settings(home=home), free_port()) as server:
+            yield server.remote
 
 
 def test_no_record_is_lost_or_doubled(soak_seed: int, tmp_path: Path, remote: str, spark: SparkSession) -> None:
@@ -69,7 +74,7 @@ def test_no_record_is_lost_or_doubled(soak_seed: int, tmp_path: Path, remote: st
         platform = platform_of(tmp_path / "home", stream, spark)
         platform.ingest(NAME)
         committed = topic.places()
-        found = Counter(places_of(rows(platform)))
+        found = places_in_raw(platform)
         assert kills >= KILLS
         assert len(committed) >= EVENTS
         assert not [place for place, times in found.items() if times > 1], "doubled"
@@ -83,6 +88,12 @@ def test_no_record_is_lost_or_doubled(soak_seed: int, tmp_path: Path, remote: st
         assert events == EVENTS
 
 
+def places_in_raw(platform: Platform) -> Counter[tuple[int, int]]:
+    """Partition and offset of every row, with the number of rows."""
+    rows = platform.read(NAME, RAW_EVENTS).select("source_partition", "source_offset").toArrow()
+    return Counter(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
 def kill_again_and_again(
     chance: random.Random,
     stream: Stream,
@@ -92,36 +103,43 @@ def kill_again_and_again(
     producing: "list[Future[None]]",
 ) -> int:
     """Start an ingest, kill it at a random moment, and so on, until enough were killed and all was produced."""
-    restarts = sorted(chance.sample(range(5, KILLS), RESTARTS))
+    restarts = chance.sample(range(5, KILLS), RESTARTS)
     kills = 0
-    while kills < KILLS or not all(each.done() for each in producing):
-        with child(stream, home, remote) as process:
-            assert process.stdout
-            assert process.stdout.readline() == b"begins\n", (home.parent / "children.log").read_text()[-2000:]
+    with forking(stream, home, remote) as fork:
+        while kills < KILLS or not all(each.done() for each in producing):
+            process = fork()
             time.sleep(chance.uniform(0, 3))
             if kills in restarts:
                 server.kill()
                 time.sleep(chance.uniform(0, 1))
                 server.start()
-            process.send_signal(signal.SIGKILL)
-        kills += 1
+            os.kill(process, signal.SIGKILL)
+            kills += 1
     return kills
 
 
 @contextmanager
-def child(stream: Stream, home: Path, remote: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that ingests."""
-    environment = {**os.environ, **BRIEF_JAVA, f"{ENV_PREFIX}SPARK_REMOTE": remote}
-    log = (home.parent / "children.log").open("ab")
-    process = subprocess.Popen(
-        [sys.executable, str(CHILD), str(home), str(stream.origin)], env=environment, stdout=subprocess.PIPE, stderr=log
-    )
+def forking(stream: Stream, home: Path, remote: str) -> Iterator[Callable[[], int]]:
+    """Starts processes that ingest; returns the id of each when it begins."""
+    command = [sys.executable, str(CHILD), str(home), str(stream.origin)]
+    environment = {**os.environ, f"{ENV_PREFIX}SPARK_REMOTE": remote}
+    with (home.parent / "children.log").open("ab") as log:
+        parent = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+    assert parent.stdin
+    assert parent.stdout
+
+    def fork() -> int:
+        parent.stdin.write("\n")
+        parent.stdin.flush()
+        return int(parent.stdout.readline())
+
     try:
-        yield process
+        yield fork
     finally:
-        process.kill()
-        process.wait()
-        log.close()
+        parent.kill()
+        parent.wait()
 
 
 def produce(topic: Topic, seed: int, events: int, way: dict[str, Any]) -> None:
