@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """`--thorough`: what CI has no time for. `--spark-remote`: where `spark` is. `--postgres`: where records are."""
     parser.addoption("--thorough", action="store_true", help="run the longest tests in full (an hour more)")
     parser.addoption("--spark-remote", help="a Spark Connect server (sc://...) to use, in place of a local Spark")
-    parser.addoption("--seeds", type=int, default=2, help="how many seeds the soak tests have (2)")
+    parser.addoption("--seeds", type=int, default=0, help="run the soak tests, each with so many seeds")
     parser.addoption("--postgres", action="store_true", help="keep ledgers and Dagster's records in Postgres")
 
 
@@ -43,9 +43,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("soak_seed", range(metafunc.config.getoption("--seeds")))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes minutes begins first, so that nobody waits for it alone in the end."""
-    items.sort(key=lambda item: "soak" not in item.path.parts)
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Soak tests are asked for by `--seeds`: each takes ten minutes."""
+    return True if collection_path.name == "soak" and not config.getoption("--seeds") else None
 
 
 @pytest.fixture(scope="session")

@@ -190,11 +190,10 @@ def forget(uri: str) -> None:
     engine.dispose()
 
 
-def test_rules_races_runs_and_sensors_are_the_same_on_it(postgres_server: PostgresServer) -> None:
+def test_rules_and_races_are_the_same_on_it(postgres_server: PostgresServer) -> None:
     """Tests of other rooms, with their ledgers and Dagster's records in Postgres."""
     assert postgres_server.pid, "without it they would be skipped"
-    chosen = ["rules/test_affected_only.py", "races/test_held_writers.py", "orchestration/test_runs.py"]
-    run_tests([*chosen, "orchestration/test_sensors.py"], "--postgres")
+    run_tests(["rules/test_affected_only.py", "races/test_held_writers.py"], "--postgres")
 
 
 def test_paths_may_be_as_long_as_an_operating_system_lets_them(uri: str) -> None:
