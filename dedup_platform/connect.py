@@ -50,7 +50,7 @@ def naming_the_server(settings: Settings) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        if settings.spark_remote and _is_gone(error):
+        if settings.spark_remote and _is_gone(error, settings.spark_remote):
             raise SparkServerError(settings.spark_remote, f"went away in the middle of the work{_AGAIN}") from error
         raise
 
@@ -83,11 +83,13 @@ def _leave(session: SparkSession) -> None:
     session.stop()
 
 
-def _is_gone(error: PySparkException) -> bool:
+def _is_gone(error: PySparkException, remote: str) -> bool:
     from grpc import StatusCode
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
-    if isinstance(error, SparkConnectGrpcException) and error.getGrpcStatusCode() == StatusCode.UNAVAILABLE:
-        return True
+    if isinstance(error, SparkConnectGrpcException):
+        # A stream that broke in the middle of an answer has another code, or none.
+        if error.getGrpcStatusCode() == StatusCode.UNAVAILABLE or not answers(*_address(remote)):
+            return True
     # A server that was started anew meanwhile knows nothing of this session and its operations.
     return (error.getCondition() or "").startswith(("INVALID_HANDLE", "RESPONSE_ALREADY_RECEIVED"))
