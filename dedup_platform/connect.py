@@ -87,9 +87,10 @@ def _is_gone(error: PySparkException, remote: str) -> bool:
     from grpc import StatusCode
     from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
-    if isinstance(error, SparkConnectGrpcException):
-        # A stream that broke in the middle of an answer has another code, or none.
-        if error.getGrpcStatusCode() == StatusCode.UNAVAILABLE or not answers(*_address(remote)):
-            return True
+    # A stream that broke in the middle of an answer has another code, or none.
+    if isinstance(error, SparkConnectGrpcException) and (
+        error.getGrpcStatusCode() == StatusCode.UNAVAILABLE or not answers(*_address(remote))
+    ):
+        return True
     # A server that was started anew meanwhile knows nothing of this session and its operations.
     return (error.getCondition() or "").startswith(("INVALID_HANDLE", "RESPONSE_ALREADY_RECEIVED"))
