@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile
 from pyspark.sql import functions as F
 
@@ -278,7 +279,12 @@ class Recompute:
         stream, base = build.stream, build.heads[rebuilt.table].snapshot_id
         if not rebuilt.changed:
             return self.lake.stage_nothing(stream, rebuilt.table, base, properties)
-        return self.lake.stage_files(stream, rebuilt.table, base, rebuilt.removed, rebuilt.added, properties)
+        try:
+            return self.lake.stage_files(stream, rebuilt.table, base, rebuilt.removed, rebuilt.added, properties)
+        except ValidationException as error:
+            raise ConflictError(
+                f"{stream.name}.{rebuilt.table}: another writer replaced its files first; nothing was written. Run again."
+            ) from error
 
     def _rows_after(self, build: Build, checked: Cells, rebuilt: Rebuilt, staged: Staged | None) -> dict[Cell, int]:
         """Rows in each checked cell of the table once `staged` is published."""
