@@ -282,8 +282,9 @@ class Recompute:
         try:
             return self.lake.stage_files(stream, rebuilt.table, base, rebuilt.removed, rebuilt.added, properties)
         except ValidationException as error:
+            place = f"{stream.name}.{rebuilt.table}"
             raise ConflictError(
-                f"{stream.name}.{rebuilt.table}: another writer replaced its files first; nothing was written. Run again."
+                f"{place}: another writer replaced its files first; nothing was written. Run again."
             ) from error
 
     def _rows_after(self, build: Build, checked: Cells, rebuilt: Rebuilt, staged: Staged | None) -> dict[Cell, int]:
