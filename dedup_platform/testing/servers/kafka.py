@@ -91,7 +91,8 @@ class KafkaServer(ServerProcess):
     def _format(self) -> None:
         """Give the log's folder the identity that a broker wants to find in it."""
         identity = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = ["kafka.tools.StorageTool", "format", "--cluster-id", identity, "--config", str(self._settings)]
+        # With "=", since an identity may begin with a minus.
+        tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "--config", str(self._settings)]
         made = subprocess.run([*_java_with_kafka(), *tool], capture_output=True, text=True, check=False)
         if made.returncode:
             reason = f"ended with code {made.returncode}"
