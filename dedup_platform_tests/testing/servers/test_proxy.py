@@ -22,16 +22,22 @@ CALLS = 40
 def talker() -> Iterator[int]:
     """The port of a server that answers each connection with ANSWER, once it was asked anything."""
     with socket.create_server((LOOPBACK, 0)) as listening:
-        threading.Thread(target=answer_all, args=(listening,), daemon=True).start()
+        answering = threading.Thread(target=answer_all, args=(listening,))
+        answering.start()
         yield listening.getsockname()[1]
+        # Closing alone would not wake a thread that waits for a connection.
+        listening.shutdown(socket.SHUT_RDWR)
+        answering.join()
 
 
 def answer_all(listening: socket.socket) -> None:
-    while True:
-        connection, _ = listening.accept()
-        with connection, suppress(OSError):
-            connection.recv(1)
-            connection.sendall(ANSWER)
+    """Until the socket is shut down."""
+    with suppress(OSError):
+        while True:
+            connection, _ = listening.accept()
+            with connection, suppress(OSError):
+                connection.recv(1)
+                connection.sendall(ANSWER)
 
 
 def ask(port: int) -> bytes:
