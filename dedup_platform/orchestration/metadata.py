@@ -8,6 +8,7 @@ import dagster as dg
 from dedup_platform import tables
 from dedup_platform.clocks import Clocks
 from dedup_platform.commits import Commit
+from dedup_platform.connect import naming_the_server
 from dedup_platform.errors import ConservationError
 from dedup_platform.orchestration.checks import CHECKS, evaluations, unbalanced
 from dedup_platform.orchestration.faults import faults
@@ -47,7 +48,8 @@ def report(
         for name in written_with(table):
             for partition, numbers in sorted(commit.partitions.items()):
                 _tell(context, stream, name, partition, _metadata(commit, name, numbers), partition in chosen)
-        wrong = faults(platform, stream, table, commit.partitions) if table in tables.DERIVED else {}
+        with naming_the_server(platform.settings):
+            wrong = faults(platform, stream, table, commit.partitions) if table in tables.DERIVED else {}
         found += evaluations(stream, commit, wrong)
     if table == tables.RAW_EVENTS:
         report_rejected(context, platform, stream, snapshots)
