@@ -15,7 +15,7 @@ import polars as pl
 from pyiceberg.manifest import DataFile
 from pyspark.sql import SparkSession
 
-from dedup_platform.datafiles import TableFiles
+from dedup_platform.datafiles import TableFiles, frame_of
 from dedup_platform.kernels.deduplicated import Verdicts, deduplicate
 from dedup_platform.kernels.fragments import columns_read, fragment
 from dedup_platform.kernels.sessions import stitch
@@ -79,8 +79,7 @@ class Store:
 
     def read(self, table: str, files: Sequence[DataFile], columns: Sequence[str]) -> pl.DataFrame:
         """The rows of some files."""
-        frame = pl.from_arrow(self.tables[table].read(files, columns))
-        assert isinstance(frame, pl.DataFrame)
+        frame = frame_of(self.tables[table].read(files, columns))
         self.bytes_read += self.tables[table].bytes_of(files, columns)
         return frame
 

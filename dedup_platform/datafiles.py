@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -96,6 +97,22 @@ class TableFiles:
         """The same file, which knows by which partitioning it was written: pickling makes it forget."""
         file.spec_id = self.metadata.default_spec_id
         return file
+
+
+def frame_of(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
+    """The same rows for Polars."""
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def by_cell(rows: pl.DataFrame, length: timedelta, buckets: int) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
+    """Rows of `raw_events` by the cell they lie in, in their order; rejected ones lie in none."""
+    partition = (pl.col("event_time").dt.epoch("us") // (length // timedelta(microseconds=1))).cast(pl.Int32)
+    placed = rows.with_columns(_partition=partition, _bucket=buckets_of(rows["entity_id"], buckets))
+    parts = placed.partition_by("_partition", "_bucket", as_dict=True, include_key=False, maintain_order=True)
+    for (ordinal, bucket), part in parts.items():
+        yield (None if ordinal is None else Cell(ordinal, bucket)), part
 
 
 def buckets_of(entities: pl.Series, buckets: int) -> pl.Series:

@@ -8,7 +8,6 @@ committed: what comes back are files that no snapshot names yet.
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from io import BytesIO
 from typing import Any
 
@@ -18,7 +17,7 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql import SparkSession
 
 from dedup_platform.clocks import Observed, skew_bucket, skew_seconds
-from dedup_platform.datafiles import TableFiles, buckets_of
+from dedup_platform.datafiles import TableFiles, by_cell, frame_of
 from dedup_platform.lateness import Cell
 from dedup_platform.stream import Stream
 from dedup_platform.workers import on_workers, spare_archives
@@ -94,20 +93,12 @@ class Appending:
         size = 0
         for batch in self.read(number):
             size += batch.nbytes
-            some.append(_frame(batch))
+            some.append(frame_of(batch))
             if size >= PACK_BYTES:
-                yield from self._by_cell(pl.concat(some))
+                yield from by_cell(pl.concat(some), self.stream.partitions.length, self.buckets)
                 some, size = [], 0
         if some:
-            yield from self._by_cell(pl.concat(some))
-
-    def _by_cell(self, rows: pl.DataFrame) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
-        length = self.stream.partitions.length // timedelta(microseconds=1)
-        partition = (pl.col("event_time").dt.epoch("us") // length).cast(pl.Int32)
-        bucket = buckets_of(rows["entity_id"], self.buckets)
-        placed = rows.with_columns(partition.alias(_PARTITION), bucket.alias(_BUCKET))
-        for key, part in placed.partition_by(_PARTITION, _BUCKET, as_dict=True, include_key=False).items():
-            yield (None if key[0] is None else Cell(*key)), part
+            yield from by_cell(pl.concat(some), self.stream.partitions.length, self.buckets)
 
 
 @dataclass
@@ -133,7 +124,6 @@ class Held:
         self._rows, self._bytes = {}, 0
 
 
-_PARTITION, _BUCKET = "_partition", "_bucket"
 _PACK = pa.schema([("partition", pa.int32()), ("bucket", pa.int32()), ("rows", pa.binary())])
 
 
@@ -171,9 +161,3 @@ def _spans(rows: pl.DataFrame) -> Iterator[Span]:
 def _counts(row: Mapping[str, Any]) -> dict[str, dict[Any, int]]:
     """The columns that hold values with their counts, as mappings."""
     return {name: dict(each.values() for each in row[name]) for name in ("rejected", "skews")}
-
-
-def _frame(batch: pa.RecordBatch) -> pl.DataFrame:
-    frame = pl.from_arrow(batch)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

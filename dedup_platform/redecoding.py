@@ -9,7 +9,7 @@ import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql import SparkSession
 
 from dedup_platform.cellwork import TASK_BYTES, cut
-from dedup_platform.datafiles import TableFiles, buckets_of
+from dedup_platform.datafiles import TableFiles, by_cell, frame_of
 from dedup_platform.lateness import Cell
 from dedup_platform.sources.batches import arrow_type
 from dedup_platform.sources.decoding import EventDecoder
@@ -194,7 +194,7 @@ class _Writer:
 
     def add(self, rows: pl.DataFrame) -> None:
         """Take in rows of any cells, and rejected ones."""
-        for cell, inside in self._by_cell(rows):
+        for cell, inside in by_cell(rows, self._length, self._buckets):
             self._held.setdefault(cell, []).append(inside)
             self._bytes += int(inside.estimated_size())
         if self._bytes >= HELD_BYTES:
@@ -211,20 +211,9 @@ class _Writer:
         self._held.clear()
         self._bytes = 0
 
-    def _by_cell(self, rows: pl.DataFrame) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
-        ordinals = rows["event_time"].dt.epoch("us") // (self._length // timedelta(microseconds=1))
-        marked = rows.with_columns(_partition=ordinals, _bucket=buckets_of(rows["entity_id"], self._buckets))
-        for (partition, bucket), inside in marked.partition_by(
-            "_partition", "_bucket", as_dict=True, include_key=False, maintain_order=True
-        ).items():
-            yield (None if partition is None else Cell(partition, bucket)), inside
-
 
 def _frames(table: TableFiles, file: DataFile, names: Sequence[str]) -> Iterator[pl.DataFrame]:
-    for batch in table.batches(file, names):
-        frame = pl.from_arrow(batch)
-        assert isinstance(frame, pl.DataFrame)
-        yield frame
+    return map(frame_of, table.batches(file, names))
 
 
 def _decoded(rows: pl.DataFrame, decoder: EventDecoder, stream: Stream, is_arrival_fixed: bool) -> pl.DataFrame:
@@ -238,9 +227,7 @@ def _decoded(rows: pl.DataFrame, decoder: EventDecoder, stream: Stream, is_arriv
     types = {column.name: arrow_type(str(column.type)) for column in columns(stream, RAW_EVENTS)}
     values = list(zip(*decoded, strict=True)) or [()] * len(names)
     table = pa.table({name: pa.array(each, types[name]) for name, each in zip(names, values, strict=True)})
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return rows.with_columns(frame.cast({name: rows.schema[name] for name in names}))
+    return rows.with_columns(frame_of(table).cast({name: rows.schema[name] for name in names}))
 
 
 def _decoded_names(stream: Stream) -> tuple[str, ...]:

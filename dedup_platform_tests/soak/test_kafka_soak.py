@@ -127,13 +127,14 @@ def forking(stream: Stream, home: Path, remote: str) -> Iterator[Callable[[], in
         parent = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
         )
-    assert parent.stdin
-    assert parent.stdout
+    asked, answered = parent.stdin, parent.stdout
+    assert asked
+    assert answered
 
     def fork() -> int:
-        parent.stdin.write("\n")
-        parent.stdin.flush()
-        return int(parent.stdout.readline())
+        asked.write("\n")
+        asked.flush()
+        return int(answered.readline())
 
     try:
         yield fork
