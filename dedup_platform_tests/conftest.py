@@ -44,7 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Soak tests are asked for by `--seeds`: each takes ten minutes."""
+    """Soak tests are asked for by `--seeds`: each seed takes four minutes."""
     return True if collection_path.name == "soak" and not config.getoption("--seeds") else None
 
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
@@ -51,13 +52,16 @@ RETRYING_BLINDLY: dict[str, Any] = {"enable.idempotence": False, "acks": 1, "req
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A warm Spark for all children: a killed one leaves work behind that its server still finishes."""
+    """A warm Spark for all children: a killed one leaves work behind that its server still finishes.
+
+    They share one session, and with it workers that have imported everything.
+    """
     home = tmp_path_factory.mktemp("soak-spark")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in BRIEF_JAVA.items():
             patch.setenv(name, value)
         with connect_server(Settings(home=home), free_port()) as server:
-            yield server.remote
+            yield f"{server.remote}/;session_id={uuid4()}"
 
 
 def test_no_record_is_lost_or_doubled(soak_seed: int, tmp_path: Path, remote: str, spark: SparkSession) -> None:
