@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +38,8 @@ message Batch { repeated Event events = 1; }
 @contextmanager
 def topic(folder: Path, events: int) -> Iterator[Path]:
     """A topic of 8 partitions while the block runs: the folder of sources that tells where it is."""
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # an earlier run's
+    folder.mkdir(parents=True)
     schema = folder / SCHEMA_FILE
     schema.write_text(SCHEMA, encoding="utf-8")
     with KafkaServer(folder / "broker") as server:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
+import mmh3
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,13 +18,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import FileScanTask, Table, WriteTask
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import StringType
 
 from dedup_platform.lateness import NO_ENTITY, Cell
 
 _BATCH_BYTES = 8 * 2**20
 _BATCH_ROWS = 8192
+_POSITIVE = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,10 @@ def by_cell(rows: pl.DataFrame, length: timedelta, buckets: int) -> Iterator[tup
 
 
 def buckets_of(entities: pl.Series, buckets: int) -> pl.Series:
-    """The bucket of each entity, by Iceberg's own transform."""
-    transform = BucketTransform(buckets).transform(StringType())
-    names = entities.unique().to_list()
-    known = {name: NO_ENTITY if name is None else transform(name) for name in names}
-    return entities.replace_strict(list(known), list(known.values()), return_dtype=pl.Int32)
+    """The bucket of each entity, as Iceberg's transform has it. PyIceberg's own takes ten times as long."""
+    names = entities.drop_nulls().unique()
+    known = pl.Series([(mmh3.hash(name) & _POSITIVE) % buckets for name in names], dtype=pl.Int32)
+    return entities.replace_strict(names, known, default=NO_ENTITY, return_dtype=pl.Int32)
 
 
 def _rows_a_batch(metadata: pq.FileMetaData) -> int:

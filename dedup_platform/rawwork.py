@@ -17,18 +17,18 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql import SparkSession
 
 from dedup_platform.clocks import Observed, skew_bucket, skew_seconds
-from dedup_platform.datafiles import TableFiles, by_cell, frame_of
+from dedup_platform.datafiles import TableFiles, by_cell
 from dedup_platform.lateness import Cell
 from dedup_platform.stream import Stream
-from dedup_platform.workers import on_workers, spare_archives
+from dedup_platform.workers import on_workers, prepare_worker
 
 PACK_BYTES = 32 * 2**20
 """Records are taken apart by cell when there are so many; a pack is a part of that."""
 HELD_BYTES = 256 * 2**20
 """At most so much is held before files are written: a cell may get several."""
 
-Reader = Callable[[int], Iterable[pa.RecordBatch]]
-"""Of a task's number: its records, in batches with the columns of `raw_events`. Can be pickled."""
+Reader = Callable[[int], Iterable[pl.DataFrame]]
+"""Of a task's number: its records, in frames with the columns of `raw_events`. Can be pickled."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Appending:
 
     def packed(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The records of some tasks as packs, each of one cell."""
-        spare_archives()
+        prepare_worker()
         for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
             for cell, rows in self._divided(number):
                 pack = BytesIO()
@@ -78,7 +78,7 @@ class Appending:
 
     def written(self, packs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The files of the cells whose packs these are."""
-        spare_archives()
+        prepare_worker()
         held = Held(self.files)
         done: list[Appended] = []
         for batch in packs:
@@ -91,9 +91,9 @@ class Appending:
         """The records of one task by cell, some at a time; rejected ones have none."""
         some: list[pl.DataFrame] = []
         size = 0
-        for batch in self.read(number):
-            size += batch.nbytes
-            some.append(frame_of(batch))
+        for rows in self.read(number):
+            size += int(rows.estimated_size())
+            some.append(rows)
             if size >= PACK_BYTES:
                 yield from by_cell(pl.concat(some), self.stream.partitions.length, self.buckets)
                 some, size = [], 0

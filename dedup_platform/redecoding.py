@@ -15,17 +15,15 @@ from functools import cached_property, partial
 from typing import Any, Protocol
 
 import polars as pl
-import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyspark.sql import SparkSession
 
 from dedup_platform.cellwork import TASK_BYTES, cut
 from dedup_platform.datafiles import TableFiles, by_cell, frame_of
 from dedup_platform.lateness import Cell
-from dedup_platform.sources.batches import arrow_type
-from dedup_platform.sources.decoding import EventDecoder
+from dedup_platform.sources.batch_decoding import BatchDecoder
 from dedup_platform.stream import Stream
-from dedup_platform.tables import ARRIVAL_ORDER, RAW_EVENTS, column_names, columns
+from dedup_platform.tables import ARRIVAL_ORDER, RAW_EVENTS, column_names
 from dedup_platform.workers import on_workers
 
 HELD_BYTES = 64 * 2**20
@@ -84,7 +82,7 @@ class Replay:
         """Those that became events, or whose reason is another one now. Only then is their arrival told anew."""
         places = (self.choice.of(rows) & rows["payload"].is_not_null()).arg_true()
         before = rows[places]
-        after = _decoded(before, self._decoder, self.stream, is_arrival_fixed=False)
+        after = _decoded(before, self._decoder, is_arrival_fixed=False)
         is_event = after["rejection_reason"].is_null()
         # What stands in for an arrival that could not be read stays until it can be.
         arrival = after.select(pl.when(is_event).then("arrival_time").otherwise(before["arrival_time"]))
@@ -93,8 +91,8 @@ class Replay:
         return places.filter(differs), after.filter(differs)
 
     @cached_property
-    def _decoder(self) -> EventDecoder:
-        return EventDecoder(self.stream)
+    def _decoder(self) -> BatchDecoder:
+        return BatchDecoder(self.stream)
 
 
 @dataclass(frozen=True)
@@ -107,15 +105,15 @@ class Redecoding:
         """Those of which any column differs, rejected ones among them."""
         places = rows["payload"].is_not_null().arg_true()
         before = rows[places]
-        after = _decoded(before, self._decoder, self.stream, is_arrival_fixed=True)
+        after = _decoded(before, self._decoder, is_arrival_fixed=True)
         differs = pl.repeat(False, before.height, eager=True)
         for name in _decoded_names(self.stream):
             differs |= after[name].ne_missing(before[name])
         return places.filter(differs), after.filter(differs)
 
     @cached_property
-    def _decoder(self) -> EventDecoder:
-        return EventDecoder(self.stream)
+    def _decoder(self) -> BatchDecoder:
+        return BatchDecoder(self.stream)
 
 
 @dataclass(frozen=True)
@@ -216,18 +214,15 @@ def _frames(table: TableFiles, file: DataFile, names: Sequence[str]) -> Iterator
     return map(frame_of, table.batches(file, names))
 
 
-def _decoded(rows: pl.DataFrame, decoder: EventDecoder, stream: Stream, is_arrival_fixed: bool) -> pl.DataFrame:
+def _decoded(rows: pl.DataFrame, decoder: BatchDecoder, is_arrival_fixed: bool) -> pl.DataFrame:
     """The rows with what decoding their payloads gives now."""
     known = rows.select("payload", "payload_context", "source", "arrival_time").iter_rows()
-    decoded = [
-        decoder.decode_record(payload, context, source, arrival, is_arrival_fixed)
+    kept = [
+        decoder.single.kept(payload, context, source, arrival, is_arrival_fixed)
         for payload, context, source, arrival in known
     ]
-    names = ("entity_id", "event_id", "event_time", "arrival_time", *stream.attributes, "rejection_reason")
-    types = {column.name: arrow_type(str(column.type)) for column in columns(stream, RAW_EVENTS)}
-    values = list(zip(*decoded, strict=True)) or [()] * len(names)
-    table = pa.table({name: pa.array(each, types[name]) for name, each in zip(names, values, strict=True)})
-    return rows.with_columns(frame_of(table).cast({name: rows.schema[name] for name in names}))
+    decoded = decoder.decode([content for content, _ in kept], [delivery for _, delivery in kept])
+    return rows.with_columns(decoded.cast({name: rows.schema[name] for name in decoded.columns}))
 
 
 def _decoded_names(stream: Stream) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
 """Work in Spark's Python workers."""
 
+import gc
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -18,7 +20,7 @@ def on_workers(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes
 
 def _by_rdd(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], bytes]) -> list[bytes]:
     def each(task: bytes) -> bytes:
-        spare_archives()
+        prepare_worker()
         return run(task)
 
     return spark.sparkContext.parallelize(tasks, len(tasks)).map(each).collect()
@@ -26,7 +28,7 @@ def _by_rdd(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], 
 
 def _by_sql(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], bytes]) -> list[bytes]:
     def each(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        spare_archives()
+        prepare_worker()
         for batch in batches:
             for task in batch.column(0):
                 yield pa.RecordBatch.from_pydict({"done": pa.array([run(task.as_py())], pa.binary())})
@@ -38,12 +40,22 @@ def _by_sql(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], 
     return [row.done for row in done.collect()]
 
 
-def spare_archives() -> None:
-    """Let Python forget the archives on its path, until it imports from them again.
-
-    Spark has Python look for new modules before each task, and Python then reads the directories of Spark's own two
-    archives anew: a tenth of a second and more, which is most of what a small task costs.
-    """
+def prepare_worker() -> None:
+    """What is to be done before each task, lest Python is busy with itself."""
+    _keep_what_is_imported()
+    # Spark has Python look for new modules before each task, and Python then reads the directories of Spark's own two
+    # archives anew: a tenth of a second and more, which is most of what a small task costs. So it forgets them, until
+    # it imports from them again.
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):
             del sys.path_importer_cache[path]
+
+
+@cache
+def _keep_what_is_imported() -> None:
+    """Take all that is there out of the garbage collector's view.
+
+    Records are many small objects, which make it look for garbage again and again: through all modules, that took
+    twice as long as decoding the records.
+    """
+    gc.freeze()

@@ -59,8 +59,11 @@ def is_understood(words: list[str]) -> bool:
 @pytest.mark.parametrize("words", list(commands()), ids=" ".join)
 def test_every_command_of_the_documents_exists(words: list[str]) -> None:
     if words[0] == "make":
-        targets = re.findall(r"^([a-z-]+):.*##", (PROJECT / "Makefile").read_text("utf-8"), re.MULTILINE)
-        assert set(words[1:]) <= set(targets)
+        makefile = (PROJECT / "Makefile").read_text("utf-8")
+        targets = re.findall(r"^([a-z-]+):.*##", makefile, re.MULTILINE)
+        settings = re.findall(r"^([A-Z_]+) \?=", makefile, re.MULTILINE)
+        assert {word for word in words[1:] if "=" not in word} <= set(targets)
+        assert {word.partition("=")[0] for word in words[1:] if "=" in word} <= set(settings)
     else:
         assert words[0] == "dedup-platform"
         assert is_understood(words[1:])
@@ -106,9 +109,12 @@ def test_make_alone_prints_help() -> None:
 
 
 def test_the_shortest_stream_file_is_one(tmp_path: Path) -> None:
-    [text] = fenced(PROJECT / "README.md", "yaml")
-    (tmp_path / "visits.yaml").write_text(text)
-    assert load_stream(tmp_path / "visits.yaml").name == "visits"
+    text, *sources = fenced(PROJECT / "README.md", "yaml")
+    file = tmp_path / "visits.yaml"
+    for source in [line for line in text.splitlines() if line.startswith("source:")] + sources:
+        file.write_text(re.sub("^source:.*$", source.strip(), text, flags=re.MULTILINE))
+        assert load_stream(file).source.model_dump(include={"kind"}) == {"kind": re.findall(r"kind: (\w+)", source)[0]}
+    assert len(sources) == 2
 
 
 def test_example_streams_are_named_as_their_files() -> None:

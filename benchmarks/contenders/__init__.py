@@ -12,8 +12,8 @@ STREAMING = "structured streaming"
 DELTA = "delta merge"
 ICEBERG = "iceberg merge"
 FLOOR = "copy"
-TOPIC = "ours, topic"
-SPARK_TOPIC = "spark, topic"
+TOPIC = "ours (topic)"
+SPARK_TOPIC = "spark (topic)"
 
 _CLASSES = {
     OURS: "ours.Ours",
@@ -38,7 +38,7 @@ DESCRIPTIONS = {
     DELTA: "Delta Lake: `MERGE INTO` for events, window functions for sessions",
     ICEBERG: "Iceberg without this platform: `MERGE INTO` for events, window functions for sessions",
     TOPIC: "this platform: from a topic to `raw_events`, every event with its payload and coordinates, exactly once",
-    SPARK_TOPIC: "Spark's own reader of Kafka, `from_protobuf` and `explode`, to Parquet; or the messages as they are",
+    SPARK_TOPIC: "Spark's own reader of Kafka to Parquet, messages as they are",
     FLOOR: "the floor: the columns of `deduplicated_events` copied from `raw_events` as the platform copies cells",
 }
 

@@ -6,19 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark import __version__
-from pyspark.sql import functions as F
-from pyspark.sql.protobuf.functions import from_protobuf
-
-from benchmarks.contender import Output, parquet_files
+from benchmarks.contender import Output
 from benchmarks.contenders.ours import STREAM, Ours
 from benchmarks.contenders.spark import SparkContender
 from benchmarks.data import START
 from benchmarks.topic import PLACE, SCHEMA_FILE
+from dedup_platform.spark import jars_conf
 from dedup_platform.stream import Stream, load_stream
-from dedup_platform.stream.schemas import read_protobuf
+from dedup_platform.testing.servers.jars import install_for_spark
 
-PACKAGES = tuple(f"org.apache.spark:spark-{name}_2.13:{__version__}" for name in ("sql-kafka-0-10", "protobuf"))
+JARS_OF_READER = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
+    # Not every registry has a later one.
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
 
 _STREAM_FILE = """\
 name: {name}
@@ -61,30 +64,22 @@ class OursFromTopic(Ours):
 
 
 class SparkFromTopic(SparkContender):
-    """Spark's Structured Streaming and Kafka integration, read as a batch."""
+    """Spark's own reader of Kafka, as a batch."""
 
     @property
     def conf(self) -> Mapping[str, str]:  # type: ignore[override]
-        return {"spark.jars.packages": ",".join(PACKAGES)}
+        install_for_spark(JARS_OF_READER, is_complete=True)
+        return jars_conf(JARS_OF_READER)
 
     def rebuild(self) -> dict[str, Any]:
-        """Events: decoded, one row each."""
-        descriptors = read_protobuf(Path(self.task.sources, SCHEMA_FILE))
-        batch = from_protobuf("value", "Batch", binaryDescriptorSet=descriptors)
-        events = self._messages().select(F.explode(batch["events"]).alias("event")).select("event.*")
-        events.write.option("compression", "zstd").parquet(str(self.out / "events"))
-        return {"records": self.spark.read.parquet(str(self.out / "events")).count()}
-
-    def copy(self) -> dict[str, Any]:
-        """Messages, as they are."""
-        self._messages().write.option("compression", "zstd").parquet(str(self.out / "messages"))
-        return {"messages": self.spark.read.parquet(str(self.out / "messages")).count()}
-
-    def output(self) -> Output:
-        return Output(parquet_files(self.out / "events"), [])
-
-    def _messages(self) -> Any:
+        """Messages as they are, not decoded."""
         place = json.loads(Path(self.task.sources, PLACE).read_text(encoding="utf-8"))
         read = self.spark.read.format("kafka").option("kafka.bootstrap.servers", place["brokers"])
         read = read.option("subscribe", place["topic"]).option("kafka.isolation.level", "read_committed")
-        return read.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
+        messages = read.option("startingOffsets", "earliest").option("endingOffsets", "latest").load()
+        messages.write.option("compression", "zstd").parquet(str(self.out / "messages"))
+        return {}
+
+    def output(self) -> Output:
+        """Messages are neither events nor sessions."""
+        return Output([], [])

@@ -3,8 +3,3 @@
 A task of Spark calls them with whole cells, so that nothing is ever shuffled: all records of an entity are in one
 bucket, and all that a rule can compare lies within the window's reach of a partition.
 """
-
-import os
-
-# Spark runs a task for each core already. Polars reads this when it is first imported.
-os.environ.setdefault("POLARS_MAX_THREADS", "1")

@@ -7,7 +7,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from math import inf, isfinite, nan
 from typing import Any
 
-from dedup_platform.sources.times import remembering, time_reader
+from dedup_platform.sources.times import FROM_YEAR_1, remembering, time_reader
 from dedup_platform.stream import Attribute, decimal_of
 
 __all__ = ["attribute_reader"]
@@ -19,7 +19,6 @@ _NO_NUMBERS = {"nan": nan, "inf": inf, "infinity": inf, "-inf": -inf, "-infinity
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
-_TIMES = range(-62_135_596_800_000_000, 253_402_300_800_000_000)  # the years 1 to 9999, which Spark and Iceberg show
 
 AttributeReader = Callable[[str], Any]
 
@@ -84,7 +83,7 @@ def _timestamp_reader(attribute: Attribute) -> AttributeReader:
 
     def read(text: str) -> int | None:
         moment = read_time(text)
-        return moment if moment is not None and moment in _TIMES else None
+        return moment if moment is not None and moment in FROM_YEAR_1 else None
 
     return read
 

@@ -1,15 +1,16 @@
-"""Rows of `raw_events` as Arrow batches of bounded size."""
+"""Rows of `raw_events` as frames of bounded size."""
 
 from collections.abc import Iterable, Iterator
 
-import pyarrow as pa
+import polars as pl
 
-from dedup_platform import tables
-from dedup_platform.sources.decoding import Delivery, EventDecoder, Row
+from dedup_platform.sources.batch_decoding import BatchDecoder, typed
+from dedup_platform.sources.decoding import Delivery
 from dedup_platform.sources.records import Content
-from dedup_platform.stream import Stream, decimal_of
+from dedup_platform.stream import Stream
+from dedup_platform.tables import RAW_EVENTS, columns
 
-__all__ = ["Coordinate", "Delivered", "RawBatches", "arrow_type"]
+__all__ = ["Coordinate", "Delivered", "RawBatches"]
 
 Coordinate = tuple[str, int, int, int]
 """source, source_partition, source_offset, source_index"""
@@ -19,50 +20,34 @@ Delivered = tuple[tuple[bytes | None, Content, str], Delivery, Coordinate]
 
 _MAX_ROWS = 8192
 _MAX_BYTES = 4 * 2**20
-
-_ARROW_TYPES = {
-    "string": pa.string(),
-    "long": pa.int64(),
-    "integer": pa.int32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "date": pa.date32(),
-    "binary": pa.binary(),
-}
+_KEPT = ("payload", "payload_context", "source", "source_partition", "source_offset", "source_index")
 
 
 class RawBatches:
-    """Decodes the records of a stream into batches with the columns of its `raw_events`."""
+    """Decodes the records of a stream into frames with the columns of its `raw_events`."""
 
     def __init__(self, stream: Stream) -> None:
-        columns = tables.columns(stream, tables.RAW_EVENTS)
-        self._schema = pa.schema([(column.name, arrow_type(str(column.type))) for column in columns])
-        self.decoder = EventDecoder(stream)
+        self._types = {column.name: str(column.type) for column in columns(stream, RAW_EVENTS)}
+        self._decoder = BatchDecoder(stream)
+        self.decoder = self._decoder.single
 
-    def of(self, delivered: Iterable[Delivered]) -> Iterator[pa.RecordBatch]:
-        """Batches of at most `_MAX_ROWS` records or about `_MAX_BYTES` of their bytes; a larger record is one alone."""
+    def of(self, delivered: Iterable[Delivered]) -> Iterator[pl.DataFrame]:
+        """Frames of at most `_MAX_ROWS` records or about `_MAX_BYTES` of their bytes; a larger record is one alone."""
         size = 0
-        rows: list[Row] = []
-        kept: list[tuple[bytes | None, str, str, int, int, int]] = []
-        for (payload, content, context), delivery, coordinate in delivered:
-            rows.append(self.decoder.decode(content, delivery))
-            kept.append((payload, context, *coordinate))
+        batch: list[Delivered] = []
+        for each in delivered:
+            batch.append(each)
+            payload, _, context = each[0]
             size += len(payload or b"") + len(context)
-            if size >= _MAX_BYTES or len(rows) == _MAX_ROWS:
-                yield self._batch(rows, kept)
-                rows, kept, size = [], [], 0
-        if rows:
-            yield self._batch(rows, kept)
+            if size >= _MAX_BYTES or len(batch) == _MAX_ROWS:
+                yield self._frame(batch)
+                batch, size = [], 0
+        if batch:
+            yield self._frame(batch)
 
-    def _batch(self, rows: list[Row], kept: list[tuple[bytes | None, str, str, int, int, int]]) -> pa.RecordBatch:
-        *event, reasons = zip(*rows, strict=True)
-        values = (*event, *zip(*kept, strict=True), reasons)
-        columns = [pa.array(column, field.type) for field, column in zip(self._schema, values, strict=True)]
-        return pa.record_batch(columns, schema=self._schema)
-
-
-def arrow_type(column_type: str) -> pa.DataType:
-    """The type in which Arrow takes the values of a `Row` for a column of this type."""
-    size = decimal_of(column_type)
-    return pa.decimal128(*size) if size else _ARROW_TYPES[column_type]
+    def _frame(self, batch: list[Delivered]) -> pl.DataFrame:
+        records, deliveries, coordinates = zip(*batch, strict=True)
+        payloads, contents, contexts = zip(*records, strict=True)
+        kept = zip(_KEPT, (payloads, contexts, *zip(*coordinates, strict=True)), strict=True)
+        beside = [typed(values, self._types[name]).alias(name) for name, values in kept]
+        return self._decoder.decode(contents, deliveries).hstack(beside).select(*self._types)

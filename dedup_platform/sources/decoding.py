@@ -30,7 +30,7 @@ from dedup_platform.sources.records import (
     Fields,
     RejectedError,
 )
-from dedup_platform.sources.times import microseconds, time_reader
+from dedup_platform.sources.times import FROM_1970, in_microseconds, microseconds, time_reader
 from dedup_platform.stream import FileName, KafkaAppendTime, Stream, TimeField
 
 __all__ = ["CREATE_TIME", "Delivery", "EventDecoder", "Row"]
@@ -39,7 +39,6 @@ CREATE_TIME = "create_time"
 """Name in the payload_context of a Kafka message that does not tell when the broker appended it."""
 
 _TABULAR = ("csv", "parquet", "avro")
-_POSSIBLE = range(253_402_300_800_000_000)  # the years 1970 to 9999 in microseconds
 
 Row = tuple[Any, ...]
 """entity_id, event_id, event_time, arrival_time, the attributes in the stream's order, rejection_reason.
@@ -78,8 +77,8 @@ class EventDecoder:
             for name, attribute in stream.attributes.items()
         ]
         self._start = microseconds(stream.partitions.start)
-        self._max_future = _in_microseconds(stream.late.max_future)
-        self._horizon = _in_microseconds(stream.late.horizon or timedelta.max)
+        self._max_future = in_microseconds(stream.late.max_future)
+        self._horizon = in_microseconds(stream.late.horizon or timedelta.max)
 
     def delivery(self, source: str, modified: datetime, file_format: str) -> Delivery:
         """What the records of the file `source`, a path below the stream's root, share."""
@@ -95,15 +94,15 @@ class EventDecoder:
         is_known = has_append_time or not isinstance(self._arrival, KafkaAppendTime)
         return Delivery(timestamp, is_known, message_format in _TABULAR)
 
-    def decode_record(
+    def kept(
         self,
         payload: bytes | None,
         payload_context: str,
         source: str,
         modified: datetime,
         is_arrival_fixed: bool = False,
-    ) -> Row:
-        """The row of one record as raw_events holds it.
+    ) -> tuple[Content, Delivery]:
+        """What `decode` takes, of one record as raw_events holds it.
 
         `modified` is the file's modification time or, for a replay, the row's `arrival_time`: where it decides, the
         two are the same. `is_arrival_fixed` says that it decides: the record was an event already.
@@ -115,7 +114,7 @@ class EventDecoder:
         if is_arrival_fixed:
             delivery = Delivery(microseconds(modified), True, delivery.is_tabular, is_arrival_fixed=True)
         content = TOMBSTONE if payload is None else self._messages.content(payload, context)
-        return self.decode(content, delivery)
+        return content, delivery
 
     def decode(self, content: Content, delivery: Delivery) -> Row:
         """The row of a record. Raises for nothing that a record may hold."""
@@ -149,7 +148,7 @@ class EventDecoder:
 
     def _possible_arrival(self, text: str | None) -> int | None:
         arrival = self._read_arrival(text) if text is not None else None
-        return arrival if arrival is not None and arrival in _POSSIBLE else None
+        return arrival if arrival is not None and arrival in FROM_1970 else None
 
     def _check_columns(self, fields: Fields) -> None:
         for name in self._columns:
@@ -167,7 +166,7 @@ class EventDecoder:
         event_time = self._read_time(text) if text is not None else None
         if event_time is None:
             raise RejectedError(UNREADABLE_EVENT_TIME)
-        if event_time not in _POSSIBLE:
+        if event_time not in FROM_1970:
             raise RejectedError(IMPOSSIBLE_EVENT_TIME)
         if event_time > arrival + self._max_future:
             raise RejectedError(EVENT_TIME_IN_FUTURE)
@@ -188,10 +187,6 @@ class EventDecoder:
                 value = parsed
             values.append(value)
         return values
-
-
-def _in_microseconds(duration: timedelta) -> int:
-    return duration // timedelta(microseconds=1)
 
 
 @lru_cache(1024)

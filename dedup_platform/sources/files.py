@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import BinaryIO
 
+import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,7 +32,7 @@ from dedup_platform.sources.parquet_records import parquet_records
 from dedup_platform.sources.records import Record
 from dedup_platform.sources.s3 import S3Access, changed_objects, opened_object
 from dedup_platform.stream import Stream
-from dedup_platform.workers import spare_archives
+from dedup_platform.workers import prepare_worker
 
 __all__ = [
     "Listing",
@@ -68,8 +69,8 @@ def read_files(
 
 def read_group(
     stream: Stream, groups: Sequence[Group], number: int, s3: S3Access = _AS_FOUND
-) -> Iterator[pa.RecordBatch]:
-    """The records of one group of files, in batches with exactly the columns of `raw_events`.
+) -> Iterator[pl.DataFrame]:
+    """The records of one group of files, in frames with exactly the columns of `raw_events`.
 
     Whatever a file holds becomes rows, rejected ones if need be. SourceError for a file that cannot be opened,
     SourceChangedError for one that is not as it was listed.
@@ -133,9 +134,10 @@ def grouped(files: Sequence[tuple[SourceFile, int]]) -> list[Group]:
 def _read_groups(
     stream: Stream, groups: list[Group], s3: S3Access, numbers: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    spare_archives()
+    prepare_worker()
     for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
-        yield from read_group(stream, groups, number, s3)
+        for rows in read_group(stream, groups, number, s3):
+            yield from rows.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
 
 
 def _delivered(

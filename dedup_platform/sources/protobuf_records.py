@@ -6,8 +6,9 @@ a google.protobuf.Timestamp an ISO time, a wrapper its value, a map a dict. A ne
 that are set, by the names of the schema. A field that is not set is null if Protobuf can tell, else its default.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, BinaryIO
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -77,7 +78,8 @@ class ProtobufMessages:
         self._event = GetMessageClass(event)
         self._converters = _Converters()
         self._defaults = {field.name: self._converters.default(field) for field in event.fields}
-        self._named = None if names is None else [self._reading(event.fields_by_name[name]) for name in names]
+        named = None if names is None else [event.fields_by_name[name] for name in names]
+        self._fields = self._set_fields if named is None else self._named_fields(named)
 
     def records(self, body: bytes, facts: dict[str, Any]) -> Iterator[Record]:
         """The records of one message. RejectedError, before the first, if it is none of this type."""
@@ -98,8 +100,7 @@ class ProtobufMessages:
     def content(self, payload: bytes) -> Content:
         """The fields of one event, whoever wrote it."""
         try:
-            event = self._event.FromString(payload)
-            return self._set_fields(event) if self._named is None else self._named_fields(event)
+            return self._fields(self._event.FromString(payload))
         except (DecodeError, UnicodeDecodeError):
             return MALFORMED_RECORD
 
@@ -120,14 +121,26 @@ class ProtobufMessages:
         except DecodeError:
             return False
 
-    def _reading(self, field: FieldDescriptor) -> tuple[str, bool, Convert]:
-        return field.name, field.has_presence, self._converters.of(field)
+    def _named_fields(self, fields: Sequence[FieldDescriptor]) -> Callable[[Message], Fields]:
+        """A function that reads these fields of an event."""
+        reading = [(field.name, field.has_presence, self._converters.of(field)) for field in fields]
+        if len(fields) < 2 or any(field.has_presence for field in fields):
+            return lambda event: {
+                name: convert(getattr(event, name)) if not has_presence or event.HasField(name) else None
+                for name, has_presence, convert in reading
+            }
+        # All of them are there, and most are texts: this takes half the time.
+        names = [field.name for field in fields]
+        all_values = attrgetter(*names)
+        converted = [(place, convert) for place, (_, _, convert) in enumerate(reading) if convert is not str]
 
-    def _named_fields(self, event: Message) -> Fields:
-        return {
-            name: convert(getattr(event, name)) if not has_presence or event.HasField(name) else None
-            for name, has_presence, convert in self._named or ()
-        }
+        def read(event: Message) -> Fields:
+            values = list(all_values(event))
+            for place, convert in converted:
+                values[place] = convert(values[place])
+            return dict(zip(names, values, strict=True))
+
+        return read
 
     def _set_fields(self, event: Message) -> Fields:
         return _SetFields(self._converters.set_fields(event), self._defaults)

@@ -60,7 +60,7 @@ def test_new_input_asks_once_and_tries_again_with_a_pause(deploy: Deployment) ->
 
     # The next file is another matter only if the earlier failure was not about taking files in.
     deploy.instance.add_run_tags(run.run_id, {runs.INGESTED: "true", runs.WATERMARK: "other"})
-    deploy.later(0)
+    deploy.later(1)
     [third], _ = deploy.tick("new_input")
     assert third.run_key == first.run_key
 

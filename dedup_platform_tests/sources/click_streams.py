@@ -1,10 +1,12 @@
 """The stream that these tests read: clicks with the fields user, id and at."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic import model_validator
 
+from dedup_platform.sources.decoding import EventDecoder, Row
 from dedup_platform.stream import Stream
 from dedup_platform.stream.format import Format
 
@@ -41,3 +43,8 @@ def message_stream(
     source = Messages.model_validate({"format": message_format} | parts, context={"origin": (folder or Path()) / "x"})
     stream = click_stream("json", fields=fields or {})
     return stream.model_copy(update={"source": source})
+
+
+def decode_kept(decoder: EventDecoder, payload: bytes | None, context: str, source: str, modified: datetime) -> Row:
+    """The row of a record as raw_events holds it."""
+    return decoder.decode(*decoder.kept(payload, context, source, modified))

@@ -22,7 +22,7 @@ from dedup_platform.sources.files import list_files, records_of
 from dedup_platform.sources.json_records import canonical, json_content
 from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD, Record
 from dedup_platform.stream import Stream
-from dedup_platform_tests.sources.click_streams import click_stream, message_stream
+from dedup_platform_tests.sources.click_streams import click_stream, decode_kept, message_stream
 from dedup_platform_tests.sources.test_messages import contents, read
 
 BAD = MALFORMED_RECORD
@@ -386,6 +386,6 @@ def test_a_schema_that_grows_and_one_that_shrinks(tmp_path: Path) -> None:
     for file in list_files(stream, NOW).ready:
         for payload, content, context in records_of(stream, file):
             row = decoder.decode(content, decoder.delivery(file.path, file.modified, "avro"))
-            assert decoder.decode_record(payload, context, file.path, file.modified) == row
+            assert decode_kept(decoder, payload, context, file.path, file.modified) == row
             rows.append((row[1], *row[4:]))
     assert rows == [("1", None, None), ("2", "/", None), (None, None, "missing_field:id")]

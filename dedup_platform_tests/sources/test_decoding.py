@@ -1,19 +1,20 @@
 """Records become events or are rejected with the first reason that holds. Literal fields in, literal rows out."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dedup_platform.sources.decoding import EventDecoder
+from dedup_platform.sources.batch_decoding import BatchDecoder
+from dedup_platform.sources.decoding import Delivery, EventDecoder, Row
 from dedup_platform.sources.json_records import Number, json_content
 from dedup_platform.sources.records import AMBIGUOUS, Content
 from dedup_platform.sources.times import microseconds
 from dedup_platform.stream import Stream
-from dedup_platform_tests.sources.click_streams import click_stream
+from dedup_platform_tests.sources.click_streams import click_stream, decode_kept
 
 ARRIVED = datetime(2024, 3, 1, 12, tzinfo=UTC)
 GOOD = {"user": "u", "id": "e", "at": "2024-03-01T11:00:00Z"}
@@ -22,11 +23,25 @@ JSON = '{"format":"json"}'
 
 
 def decode(stream: Stream, content: Content, source: str = "a.json", file_format: str = "json") -> tuple[Any, ...]:
-    """The row, its arrival time left out where it is that of the file."""
+    """The row, its arrival time left out where it is that of the file; alone and among others it is the same."""
     decoder = EventDecoder(stream)
-    row = decoder.decode(content, decoder.delivery(source, ARRIVED, file_format))
+    delivery = decoder.delivery(source, ARRIVED, file_format)
+    row = decoder.decode(content, delivery)
+    assert decode_many(stream, [content, GOOD, content], [delivery] * 3)[::2] == [row] * 2
     entity_id, event_id, event_time, arrival, *rest = row
     return (entity_id, event_id, event_time, *rest) if arrival == microseconds(ARRIVED) else row
+
+
+def decode_many(stream: Stream, contents: list[Content], deliveries: list[Delivery]) -> list[Row]:
+    """The rows of records that are decoded together."""
+    frame = BatchDecoder(stream).decode(contents, deliveries)
+    return [tuple(_plain(value) for value in row) for row in frame.iter_rows()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return microseconds(value)
+    return value.toordinal() - date(1970, 1, 1).toordinal() if isinstance(value, date) else value
 
 
 @pytest.mark.parametrize(
@@ -220,7 +235,7 @@ def test_arrival_time_in_the_file_name(source: str, arrival: str, reason: str | 
     ],
 )
 def test_payload_and_context_decode_again(payload: bytes, context: str, expected: Any) -> None:
-    row = EventDecoder(click_stream("json")).decode_record(payload, context, "a", ARRIVED)
+    row = decode_kept(EventDecoder(click_stream("json")), payload, context, "a", ARRIVED)
     assert row == (expected if isinstance(expected, tuple) else (None, None, None, microseconds(ARRIVED), expected))
 
 
@@ -243,7 +258,7 @@ def test_any_content_is_a_row(any_stream: Stream, data: st.DataObject) -> None:
     payload = json.dumps(data.draw(st.dictionaries(names, json_values))).encode()
     decoder = EventDecoder(any_stream)
     row = decoder.decode(json_content(payload), decoder.delivery("a", ARRIVED, "json"))
-    assert row == decoder.decode_record(payload, JSON, "a", ARRIVED)
+    assert row == decode_kept(decoder, payload, JSON, "a", ARRIVED)
     assert len(row) == 12
     assert row[3] == microseconds(ARRIVED)
     if row[-1] is None:

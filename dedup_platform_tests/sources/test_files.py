@@ -22,7 +22,7 @@ from dedup_platform.sources.failures import reading_failure
 from dedup_platform.sources.files import list_files, read_files, records_of
 from dedup_platform.sources.listing import SourceFile
 from dedup_platform.stream import Stream
-from dedup_platform_tests.sources.click_streams import click_stream
+from dedup_platform_tests.sources.click_streams import click_stream, decode_kept
 from dedup_platform_tests.sources.schemas import message_class, write_protos
 
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
@@ -98,9 +98,7 @@ def test_no_bad_file_harms_another(spark: SparkSession, tmp_path: Path) -> None:
     for row in rows_of(spark, stream):
         assert row.source_offset == len(found[row.source])
         found[row.source].append(row.rejection_reason)
-        again = decoder.decode_record(
-            row.payload, row.payload_context, row.source, row.arrival_time.replace(tzinfo=UTC)
-        )
+        again = decode_kept(decoder, row.payload, row.payload_context, row.source, row.arrival_time.replace(tzinfo=UTC))
         assert (again[0], again[1], again[-1]) == (row.entity_id, row.event_id, row.rejection_reason)
     assert found == {name: reasons for name, (_, reasons) in BAD_FILES.items()}
 

@@ -10,7 +10,7 @@ from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD, MAX_RECORD_BYTES, Content, Record
 from dedup_platform.stream import Stream
-from dedup_platform_tests.sources.click_streams import message_stream
+from dedup_platform_tests.sources.click_streams import decode_kept, message_stream
 
 BAD = MALFORMED_RECORD
 ARRIVED = datetime(2024, 3, 1, 12, tzinfo=UTC)
@@ -32,7 +32,7 @@ def assert_decodes_again(stream: Stream, record: Record) -> None:
     payload, content, context = record
     decoder = EventDecoder(stream)
     first = decoder.decode(content, decoder.delivery("clicks", ARRIVED, stream.source.format))
-    assert decoder.decode_record(payload, context, "clicks", ARRIVED) == first
+    assert decode_kept(decoder, payload, context, "clicks", ARRIVED) == first
 
 
 def contents(stream: Stream, value: bytes) -> list[Content]:
@@ -111,7 +111,7 @@ def test_a_message_of_8_mb_is_read() -> None:
 def test_a_message_that_could_not_be_taken_apart_is_read_with_the_stream_file_of_today() -> None:
     [(payload, content, context)] = read(message_stream("json", **BATCH), b'{"user":"u","id":"e","at":"2024-03-01"}')
     assert content == BAD
-    row = EventDecoder(message_stream("json")).decode_record(payload, context, "clicks", ARRIVED)
+    row = decode_kept(EventDecoder(message_stream("json")), payload, context, "clicks", ARRIVED)
     assert (row[:2], row[-1]) == (("u", "e"), None)
 
 

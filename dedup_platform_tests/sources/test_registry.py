@@ -17,7 +17,7 @@ from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import MALFORMED_RECORD, UNKNOWN_SCHEMA
 from dedup_platform.stream import Stream
-from dedup_platform_tests.sources.click_streams import message_stream
+from dedup_platform_tests.sources.click_streams import decode_kept, message_stream
 from dedup_platform_tests.sources.registries import Registry, schema_registry
 from dedup_platform_tests.sources.schemas import BATCH, PLACE, PROTO, SINGLE, message_class, write_protos
 from dedup_platform_tests.sources.test_avro import CLICK, avro_stream, datum, record
@@ -134,7 +134,7 @@ def test_a_schema_that_is_registered_later_is_read_by_a_replay(registry: Registr
     [(payload, content, context)] = MessageReader(stream).records(header(3) + datum(SCHEMA, GOOD))
     assert content == UNKNOWN_SCHEMA
     registry.add(3, json.dumps(SCHEMA))
-    row = EventDecoder(stream).decode_record(payload, context, "clicks", datetime(2024, 3, 2, tzinfo=UTC))
+    row = decode_kept(EventDecoder(stream), payload, context, "clicks", datetime(2024, 3, 2, tzinfo=UTC))
     assert (row[:2], row[-1]) == (("u", "e"), None)
 
 
@@ -231,8 +231,8 @@ def test_a_registry_that_is_down_fails_the_reading_and_the_replay() -> None:
     with pytest.raises(SourceError, match=f"{url}: the registry cannot be reached: .*refused"):
         list(MessageReader(stream).records(header(1)))
     with pytest.raises(SourceError):
-        EventDecoder(stream).decode_record(
-            b"", '{"format":"avro","schema_id":1}', "clicks", datetime(2024, 3, 2, tzinfo=UTC)
+        decode_kept(
+            EventDecoder(stream), b"", '{"format":"avro","schema_id":1}', "clicks", datetime(2024, 3, 2, tzinfo=UTC)
         )
     assert contents(stream, b"{}") == [UNKNOWN_SCHEMA]
 

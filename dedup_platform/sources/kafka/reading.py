@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
+import polars as pl
 from confluent_kafka import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
@@ -51,8 +51,8 @@ class Range:
 
 def read_ranges(
     stream: Stream, tasks: Sequence[Sequence[Range]], options: Mapping[str, str], number: int
-) -> Iterator[pa.RecordBatch]:
-    """The committed messages of one task's ranges, in batches with exactly the columns of `raw_events`.
+) -> Iterator[pl.DataFrame]:
+    """The committed messages of one task's ranges, in frames with exactly the columns of `raw_events`.
 
     Whatever a message holds becomes rows, rejected ones if need be. SourceError if the brokers stay away, or an offset
     is gone.

@@ -10,22 +10,13 @@ from pathlib import Path
 
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.settings import AWS_JAR, JARS, POSTGRES_JAR
-from dedup_platform.spark import IVY
-from dedup_platform.testing.servers.jars import download
+from dedup_platform.testing.servers.jars import install_for_spark
 from dedup_platform.testing.servers.kafka import install_kafka
 from dedup_platform.testing.servers.postgres import postgres_program
 from dedup_platform.testing.servers.s3 import versitygw
 
-
-def install_spark_jars() -> Path:
-    """Download what Spark needs for every catalog and warehouse, to where Spark looks for it; returns that folder."""
-    folder = IVY / "jars"
-    download((*JARS, POSTGRES_JAR, AWS_JAR), folder, IVY, "[organization]_[artifact]-[revision](-[classifier]).[ext]")
-    return folder
-
-
 PARTS: dict[str, Callable[[], Path]] = {
-    "spark": install_spark_jars,
+    "spark": lambda: install_for_spark((*JARS, POSTGRES_JAR, AWS_JAR)),
     "kafka": install_kafka,
     "s3": versitygw,
     "postgres": lambda: postgres_program("postgres"),

@@ -10,8 +10,9 @@ from pathlib import Path
 import pyspark
 
 from dedup_platform.errors import MissingPartError, ServerStartError
+from dedup_platform.spark import IVY
 
-__all__ = ["download", "java"]
+__all__ = ["download", "install_for_spark", "java"]
 
 _CONFIGURATION = "default"
 
@@ -25,15 +26,24 @@ def java() -> Path:
     return Path(found)
 
 
-def download(coordinates: Sequence[str], folder: Path, ivy: Path, names: str) -> None:
+def install_for_spark(coordinates: Sequence[str], is_complete: bool = False) -> Path:
+    """Download jars to where `spark.jars_conf` looks for them; returns that folder. Otherwise like `download`."""
+    folder = IVY / "jars"
+    download(coordinates, folder, IVY, "[organization]_[artifact]-[revision](-[classifier]).[ext]", is_complete)
+    return folder
+
+
+def download(coordinates: Sequence[str], folder: Path, ivy: Path, names: str, is_complete: bool = False) -> None:
     """Download jars (`group:artifact:version`) and what they need into `folder`, named as Ivy's pattern `names` says.
+
+    `is_complete` says that they need nothing else.
 
     `ivy` is Ivy's own folder, whose cache is used. Raises ServerStartError with what Ivy printed if one cannot be had.
     """
     [jar] = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
     with tempfile.TemporaryDirectory() as scratch:
         module = Path(scratch, "ivy.xml")
-        module.write_text(_module(coordinates), encoding="utf-8")
+        module.write_text(_module(coordinates, is_complete), encoding="utf-8")
         wanted = ["-ivy", str(module), "-confs", _CONFIGURATION, "-retrieve", str(folder / names)]
         command = [str(java()), "-jar", str(jar), "-cache", str(ivy / "cache"), *wanted]
         result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -41,10 +51,12 @@ def download(coordinates: Sequence[str], folder: Path, ivy: Path, names: str) ->
         raise ServerStartError("Ivy", f"could not get {', '.join(coordinates)}", result.stdout + result.stderr)
 
 
-def _module(coordinates: Sequence[str]) -> str:
+def _module(coordinates: Sequence[str], is_complete: bool) -> str:
     """The description of a module that needs these jars, in Ivy's words."""
+    transitive = "false" if is_complete else "true"
+    attributes = f'conf="{_CONFIGURATION}-&gt;default" transitive="{transitive}"'
     needed = "".join(
-        f'<dependency org="{group}" name="{artifact}" rev="{version}" conf="{_CONFIGURATION}-&gt;default"/>'
+        f'<dependency org="{group}" name="{artifact}" rev="{version}" {attributes}/>'
         for group, artifact, version in (each.split(":") for each in coordinates)
     )
     configurations = f'<configurations><conf name="{_CONFIGURATION}"/></configurations>'

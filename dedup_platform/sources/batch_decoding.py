@@ -1,0 +1,190 @@
+"""From the contents of many records to their events, a column at a time.
+
+What a record means is said by `EventDecoder`, which decodes one. Columns are read only of records whose event is beyond
+doubt: values are texts, times and numbers are written plainly, nothing is missing or out of bounds. Every other record
+is given to `EventDecoder`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from dedup_platform.sources.attributes import attribute_reader
+from dedup_platform.sources.decoding import Delivery, EventDecoder
+from dedup_platform.sources.event_ids import event_id_reader
+from dedup_platform.sources.plain import plain_doubles, plain_longs, plain_times
+from dedup_platform.sources.records import Content, Fields, RejectedError
+from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, in_microseconds, microseconds, time_reader
+from dedup_platform.stream import Attribute, FieldId, Stream, TimeField, decimal_of
+from dedup_platform.tables import RAW_EVENTS, columns
+
+__all__ = ["BatchDecoder", "typed"]
+
+_ARROW_TYPES = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "date": pa.date32(),
+    "binary": pa.binary(),
+}
+_MOMENT = pl.Datetime("us", "UTC")
+_NO_FIELDS: Fields = {}
+_PLAIN = {"long": plain_longs, "double": plain_doubles}
+_TEXT, _IS_SURE = "_text_of_", "_is_sure"
+
+
+@dataclass(frozen=True)
+class _Column:
+    """How the texts of a field become the values of a column."""
+
+    field: str
+    type: str = "string"
+    read: Callable[[str], Any] | None = None
+    """The value of one text, or None if it has none; without it the texts are the values."""
+    plain: Callable[[pl.Expr], pl.Expr] | None = None
+    """The values of all texts that are written plainly, and null for others."""
+
+    def plain_values(self, texts: pl.Expr) -> pl.Expr:
+        """What can be told of whole columns."""
+        return self.plain(texts) if self.plain else texts
+
+    def values(self, plain: pl.Series, texts: pl.Series) -> pl.Series:
+        """All values: the plain ones, and what is made of one text after the other."""
+        if self.read is None:
+            return plain
+        if self.plain is None:
+            return typed([None if text is None else self.read(text) for text in texts], self.type)
+        if plain.null_count() == texts.null_count():
+            return plain
+        rest = (plain.is_null() & texts.is_not_null()).arg_true()
+        return plain.scatter(rest, pl.Series([self.read(text) for text in texts[rest]], dtype=plain.dtype))
+
+
+class BatchDecoder:
+    """Decodes the records of one stream. Pure, as is `single`, the decoder of one record."""
+
+    def __init__(self, stream: Stream) -> None:
+        fields = stream.fields
+        self.single = EventDecoder(stream)
+        self._names = ("entity_id", "event_id", "event_time", "arrival_time", *stream.attributes, "rejection_reason")
+        self._types = {column.name: str(column.type) for column in columns(stream, RAW_EVENTS)}
+        self._event_id = event_id_reader(fields.event_id)
+        self._columns = {"entity_id": _Column(fields.entity_id), "event_time": _time(fields.event_time, FROM_1970)}
+        if isinstance(fields.event_id, FieldId):
+            self._columns["event_id"] = _Column(fields.event_id.field)
+        if isinstance(stream.arrival_time, TimeField):
+            self._columns["arrival_time"] = _time(stream.arrival_time, FROM_1970)
+        self._columns |= {name: _attribute(each) for name, each in stream.attributes.items()}
+        self._doubts = [*_doubts(stream), *(_has_no_value(name, self._columns[name]) for name in stream.attributes)]
+
+    def decode(self, contents: Sequence[Content], deliveries: Sequence[Delivery]) -> pl.DataFrame:
+        """The rows of some records, each what `EventDecoder.decode` says of it, with the types of `raw_events`."""
+        events, is_sure = self._events(contents, deliveries)
+        if is_sure.all():
+            return events
+        unsure = (~is_sure).arg_true()
+        others = self._one_by_one((contents[place], deliveries[place]) for place in unsure)
+        order = pl.concat([is_sure.arg_true(), unsure]).arg_sort()
+        return pl.concat([events.filter(is_sure), others])[order]
+
+    def _events(self, contents: Sequence[Content], deliveries: Sequence[Delivery]) -> tuple[pl.DataFrame, pl.Series]:
+        """The rows as columns tell them, and whether each is beyond doubt."""
+        fields = [_NO_FIELDS if isinstance(content, str) else content for content in contents]
+        odd: set[int] = set()
+        texts = pl.DataFrame([_texts(fields, each.field, odd).alias(name) for name, each in self._columns.items()])
+        plain = texts.select(each.plain_values(pl.col(name)).alias(name) for name, each in self._columns.items())
+        values = {name: each.values(plain[name], texts[name]) for name, each in self._columns.items()}
+        if "event_id" not in values:
+            values["event_id"] = pl.Series([self._event_id_of(content) for content in fields], dtype=pl.String)
+        values["arrival_time"] = _arrivals(deliveries, values.get("arrival_time"))
+        rows = pl.DataFrame(values).hstack(texts.select(pl.all().name.prefix(_TEXT)))
+        is_sure = ~pl.any_horizontal(pl.coalesce(doubt, True) for doubt in self._doubts)
+        events = rows.select(
+            *(pl.col(name).cast(_MOMENT) if self._types[name] == "timestamp" else name for name in self._names[:-1]),
+            pl.lit(None, pl.String).alias(self._names[-1]),
+            is_sure.alias(_IS_SURE),
+        )
+        return events.select(self._names), events[_IS_SURE].scatter(sorted(odd), False)
+
+    def _event_id_of(self, content: Fields) -> str | None:
+        try:
+            return self._event_id(content)
+        except RejectedError:
+            return None
+
+    def _one_by_one(self, records: Iterable[tuple[Content, Delivery]]) -> pl.DataFrame:
+        rows = [self.single.decode(content, delivery) for content, delivery in records]
+        values = zip(self._names, zip(*rows, strict=True), strict=True)
+        return pl.DataFrame([typed(each, self._types[name]).alias(name) for name, each in values])
+
+
+def typed(values: Sequence[Any], column_type: str) -> pl.Series:
+    """Values of a `Row`, for a column of this type."""
+    size = decimal_of(column_type)
+    series = pl.from_arrow(pa.array(values, pa.decimal128(*size) if size else _ARROW_TYPES[column_type]))
+    assert isinstance(series, pl.Series)
+    return series
+
+
+def _doubts(stream: Stream) -> Iterator[pl.Expr]:
+    """What makes the event of a row doubtful; so does null."""
+    event_time, arrival_time = pl.col("event_time"), pl.col("arrival_time")
+    yield pl.col("entity_id") == ""
+    yield pl.col("event_id") == ""
+    yield event_time < microseconds(stream.partitions.start)
+    yield event_time > arrival_time + in_microseconds(stream.late.max_future)
+    if stream.late.horizon is not None:
+        yield event_time < arrival_time - in_microseconds(stream.late.horizon)
+
+
+def _has_no_value(name: str, column: _Column) -> pl.Expr:
+    """Whether a text of an attribute has no value. None and an empty one need none."""
+    if column.read is None:
+        return pl.lit(False)
+    return pl.col(name).is_null() & (pl.col(_TEXT + name).fill_null("") != "")
+
+
+def _texts(fields: Sequence[Fields], name: str, odd: set[int]) -> pl.Series:
+    """The texts of a field; the places of values that are none, nor null, are added to `odd`."""
+    values = [content.get(name) for content in fields]
+    try:
+        return pl.Series(values, dtype=pl.String, strict=True)
+    except (TypeError, ValueError):
+        odd.update(place for place, value in enumerate(values) if not isinstance(value, str | None))
+        return pl.Series([value if isinstance(value, str) else None for value in values], dtype=pl.String)
+
+
+def _arrivals(deliveries: Sequence[Delivery], read: pl.Series | None) -> pl.Series:
+    """When records arrived: as their deliveries tell, or as was read of a field of theirs."""
+    told = [
+        each.arrival if each.is_arrival_fixed or (each.is_arrival_known and read is None) else None
+        for each in deliveries
+    ]
+    arrivals = pl.Series(told, dtype=pl.Int64)
+    return arrivals if read is None else arrivals.zip_with(arrivals.is_not_null(), read)
+
+
+def _attribute(attribute: Attribute) -> _Column:
+    if attribute.type == "timestamp":
+        return _time(attribute, FROM_YEAR_1)
+    return _Column(attribute.field, attribute.type, attribute_reader(attribute), _PLAIN.get(attribute.type))
+
+
+def _time(time: TimeField | Attribute, possible: range) -> _Column:
+    read_time = time_reader(time.format, time.timezone)
+
+    def read(text: str) -> int | None:
+        moment = read_time(text)
+        return moment if moment is not None and moment in possible else None
+
+    def plain(texts: pl.Expr) -> pl.Expr:
+        moments = plain_times(texts, time.format, time.timezone)
+        return pl.when(moments.is_between(possible.start, possible.stop - 1)).then(moments)
+
+    return _Column(time.field, "timestamp", read, plain)

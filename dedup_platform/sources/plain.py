@@ -1,0 +1,44 @@
+"""Texts that are written in the plainest way, as columns.
+
+Each function gives what the reader of a single text makes of them (`time_reader`, `attribute_reader`), and null where
+that takes more than a look: for whatever is null, the single reader has to be asked.
+"""
+
+import polars as pl
+
+from dedup_platform.stream import EPOCH_UNITS
+
+__all__ = ["plain_doubles", "plain_longs", "plain_times"]
+
+_LONG_DIGITS = 18  # of which 64 bits hold every number
+_EPOCH_DIGITS = {1: 12, 1_000: 15, 1_000_000: 18}  # as many as the year 9999 has in these units
+_DATE_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-5][0-9](?:\.[0-9]{1,6})?"
+_UTC = r"(?:Z|\+00:00)"
+
+
+def plain_longs(texts: pl.Expr, digits: int = _LONG_DIGITS) -> pl.Expr:
+    """Whole numbers of at most so many digits."""
+    return _only(texts, rf"^-?[0-9]{{1,{digits}}}$").cast(pl.Int64)
+
+
+def plain_doubles(texts: pl.Expr) -> pl.Expr:
+    """Numbers without an exponent, and without a minus before a zero."""
+    return _only(texts, r"^(?:0|-?[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?$").cast(pl.Float64)
+
+
+def plain_times(texts: pl.Expr, time_format: str | None, timezone: str) -> pl.Expr:
+    """Microseconds since 1970: of ISO 8601 with seconds and in UTC, and of whole numbers since then."""
+    if time_format in EPOCH_UNITS:
+        unit = EPOCH_UNITS[time_format]
+        return plain_longs(texts, _EPOCH_DIGITS[unit]) * (1_000_000 // unit)
+    if time_format is not None:
+        return pl.lit(None, pl.Int64)
+    offset = f"{_UTC}?" if timezone == "UTC" else _UTC
+    plain = _only(texts, f"{_DATE_TIME}{offset}$").str.strip_suffix("Z").str.strip_suffix("+00:00")
+    spaced = plain.str.replace("T", " ", literal=True)
+    return spaced.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False).cast(pl.Int64)
+
+
+def _only(texts: pl.Expr, pattern: str) -> pl.Expr:
+    """The texts of this pattern, and null for all others."""
+    return pl.when(texts.str.contains(pattern)).then(texts)
