@@ -1,8 +1,8 @@
 """Work on new records, done by tasks of Spark that read a source and write data files of `raw_events` themselves.
 
-One task alone reads and writes. Of several, each takes its records apart by cell and packs them; Spark brings the packs
-of a cell together, and whoever has them writes its file: so a cell gets one file, however many tasks read. Nothing is
-committed: what comes back are files that no snapshot names yet.
+One task alone reads and writes. Of several, each takes its records apart by cell. What is enough for a file it writes
+itself; the rest it packs. Spark brings the packs of a cell together, and whoever has them writes one file: so a cell
+gets few files, however many tasks read. Nothing is committed: what comes back are files that no snapshot names yet.
 """
 
 import pickle
@@ -22,8 +22,11 @@ from dedup_platform.lateness import Cell
 from dedup_platform.stream import Stream
 from dedup_platform.workers import on_workers, prepare_worker
 
-PACK_BYTES = 32 * 2**20
-"""Records are taken apart by cell when there are so many; a pack is a part of that."""
+DIVIDED_BYTES = 32 * 2**20
+"""Records are taken apart by cell when there are so many."""
+OWN_FILE_BYTES = 2**20
+"""What is enough of a cell for a file, times the number of tasks. To pack, send and unpack a megabyte costs as much as
+another file; and the more tasks there are, the fewer have enough of a cell, which bounds its files."""
 HELD_BYTES = 256 * 2**20
 """At most so much is held before files are written: a cell may get several."""
 
@@ -58,6 +61,8 @@ class Appending:
     files: TableFiles
     buckets: int
     read: Reader
+    tasks: int
+    own_file_bytes: int = OWN_FILE_BYTES
 
     def read_and_write(self, task: bytes) -> bytes:
         """All of one task, whose number this is."""
@@ -66,23 +71,34 @@ class Appending:
         return pickle.dumps([*done, *held.write()])
 
     def packed(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The records of some tasks as packs, each of one cell."""
+        """The records of some tasks as packs, each of one cell, and the files that were written instead."""
         prepare_worker()
         for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
+            held = Held(self.files)
             for cell, rows in self._divided(number):
-                pack = BytesIO()
-                rows.write_ipc(pack)
+                held.hold(cell, rows)
+                if held.size >= HELD_BYTES:
+                    yield from self._written_or_packed(held)
+            yield from self._written_or_packed(held)
+
+    def _written_or_packed(self, held: "Held") -> Iterator[pa.RecordBatch]:
+        for cell, size in held.sizes().items():
+            if size >= self.tasks * self.own_file_bytes:
+                yield _sent(None, None, None, pickle.dumps(held.written(cell)))
+            else:
                 place = (cell.partition, cell.bucket) if cell else (None, None)
-                values = zip((*place, pack.getvalue()), _PACK.types, strict=True)
-                yield pa.record_batch([pa.array([value], of_type) for value, of_type in values], schema=_PACK)
+                yield _sent(*place, held.packed(cell), None)
 
     def written(self, packs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The files of the cells whose packs these are."""
+        """The files of the cells whose packs these are, and those that were written before."""
         prepare_worker()
         held = Held(self.files)
         done: list[Appended] = []
         for batch in packs:
-            for partition, bucket, pack in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for partition, bucket, pack, file in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if file is not None:
+                    done.append(pickle.loads(file))
+                    continue
                 cell = None if partition is None else Cell(partition, bucket)
                 done += held.add(cell, pl.read_ipc(pack))
         yield pa.record_batch([pa.array([pickle.dumps([*done, *held.write()])], pa.binary())], ["done"])
@@ -92,9 +108,9 @@ class Appending:
         some: list[pl.DataFrame] = []
         size = 0
         for rows in self.read(number):
-            size += int(rows.estimated_size())
+            size += _bytes(rows)
             some.append(rows)
-            if size >= PACK_BYTES:
+            if size >= DIVIDED_BYTES:
                 yield from by_cell(pl.concat(some), self.stream.partitions.length, self.buckets)
                 some, size = [], 0
         if some:
@@ -106,34 +122,66 @@ class Held:
     """Rows of several cells on their way into files."""
 
     files: TableFiles
+    size: int = 0
+    """About how many bytes they have."""
     _rows: dict[Cell | None, list[pl.DataFrame]] = field(default_factory=dict)
-    _bytes: int = 0
 
     def add(self, cell: Cell | None, rows: pl.DataFrame) -> Iterator[Appended]:
-        """Hold some more; if they have become too many, write all."""
-        self._rows.setdefault(cell, []).append(rows)
-        self._bytes += int(rows.estimated_size())
-        if self._bytes >= HELD_BYTES:
+        """Hold some more; if all have become too many, write all."""
+        self.hold(cell, rows)
+        if self.size >= HELD_BYTES:
             yield from self.write()
 
     def write(self) -> Iterator[Appended]:
         """Write what is held, a file for each cell."""
-        for cell, parts in self._rows.items():
-            rows = pl.concat(parts)
-            yield Appended(self.files.write(cell, rows.to_arrow()), tuple(_spans(rows)))
-        self._rows, self._bytes = {}, 0
+        return (self.written(cell) for cell in list(self._rows))
+
+    def hold(self, cell: Cell | None, rows: pl.DataFrame) -> None:
+        """Hold some more."""
+        self._rows.setdefault(cell, []).append(rows)
+        self.size += _bytes(rows)
+
+    def sizes(self) -> dict[Cell | None, int]:
+        """About how many bytes of each cell are held."""
+        return {cell: sum(map(_bytes, parts)) for cell, parts in self._rows.items()}
+
+    def written(self, cell: Cell | None) -> Appended:
+        """Write the rows of one cell, and hold them no longer."""
+        rows = self._taken(cell)
+        return Appended(self.files.write(cell, rows.to_arrow()), tuple(_spans(rows)))
+
+    def packed(self, cell: Cell | None) -> bytes:
+        """The rows of one cell, to be sent elsewhere and held no longer."""
+        pack = BytesIO()
+        self._taken(cell).write_ipc(pack)
+        return pack.getvalue()
+
+    def _taken(self, cell: Cell | None) -> pl.DataFrame:
+        parts = self._rows.pop(cell)
+        self.size -= sum(map(_bytes, parts))
+        return pl.concat(parts)
 
 
-_PACK = pa.schema([("partition", pa.int32()), ("bucket", pa.int32()), ("rows", pa.binary())])
+_SENT = pa.schema([("partition", pa.int32()), ("bucket", pa.int32()), ("rows", pa.binary()), ("done", pa.binary())])
 
 
-def append(spark: SparkSession, tasks: int, appending: Appending) -> list[Appended]:
+def _sent(*values: Any) -> pa.RecordBatch:
+    typed = zip(values, _SENT.types, strict=True)
+    return pa.record_batch([pa.array([value], of_type) for value, of_type in typed], schema=_SENT)
+
+
+def _bytes(rows: pl.DataFrame) -> int:
+    return int(rows.estimated_size())
+
+
+def append(spark: SparkSession, appending: Appending) -> list[Appended]:
     """The new files with the records of all tasks."""
+    tasks = appending.tasks
     if tasks == 1:
         done = on_workers(spark, [b"0"], appending.read_and_write)
     else:
         numbers = spark.range(0, tasks, 1, numPartitions=tasks)
-        packs = numbers.mapInArrow(appending.packed, "partition int, bucket int, rows binary")
+        packs = numbers.mapInArrow(appending.packed, "partition int, bucket int, rows binary, done binary")
         # Several cells share a task; without a number Spark would put all that is small into one.
         together = packs.repartition(tasks, "partition", "bucket")
         done = [row.done for row in together.mapInArrow(appending.written, "done binary").collect()]

@@ -22,6 +22,7 @@ from dedup_platform.cellwork import TASK_BYTES, cut
 from dedup_platform.datafiles import TableFiles, by_cell, frame_of
 from dedup_platform.lateness import Cell
 from dedup_platform.sources.batch_decoding import BatchDecoder
+from dedup_platform.sources.contents import ListedContents
 from dedup_platform.stream import Stream
 from dedup_platform.tables import ARRIVAL_ORDER, RAW_EVENTS, column_names
 from dedup_platform.workers import on_workers
@@ -221,7 +222,7 @@ def _decoded(rows: pl.DataFrame, decoder: BatchDecoder, is_arrival_fixed: bool) 
         decoder.single.kept(payload, context, source, arrival, is_arrival_fixed)
         for payload, context, source, arrival in known
     ]
-    decoded = decoder.decode([content for content, _ in kept], [delivery for _, delivery in kept])
+    decoded = decoder.decode(ListedContents([content for content, _ in kept]), [delivery for _, delivery in kept])
     return rows.with_columns(decoded.cast({name: rows.schema[name] for name in decoded.columns}))
 
 

@@ -49,8 +49,8 @@ class Intake(ABC):
     ) -> tuple[Staged, list[Span]]:
         """The records of all tasks, written but not published, and where they come from."""
         files = self.lake.table_files(stream, tables.RAW_EVENTS)
-        appending = Appending(stream, files, self.lake.buckets(stream), read)
-        appended = append(self.lake.spark(), tasks, appending)
+        appending = Appending(stream, files, self.lake.buckets(stream), read, tasks)
+        appended = append(self.lake.spark(), appending)
         added = [each.file for each in appended]
         place = (stream, tables.RAW_EVENTS, head.snapshot_id)
         staged = (

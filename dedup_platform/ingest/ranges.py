@@ -1,6 +1,7 @@
 """Which offsets of a topic come next: what is open, what is lost, and how a batch of it is cut. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
 
 from dedup_platform.errors import LostRecordsError
 from dedup_platform.sources.kafka import Extent, Place, Positions, Range, TopicState
@@ -9,7 +10,7 @@ from dedup_platform.stream import KafkaSource, Stream
 __all__ = ["bounded", "is_accepted", "open_ranges", "places_behind_losses", "tasks", "up_to"]
 
 _NEVER_READ = Place(0)
-_TASK_BYTES = 8 * 2**20  # a range that is larger is cut, so that several cores can read one partition
+_TASK_BYTES = 48 * 2**20  # a range that is larger is cut, so that several cores can read one partition
 _TASKS = 16
 
 
@@ -109,7 +110,9 @@ def bounded(ranges: Sequence[Range], most: int) -> list[Range]:
 
 def tasks(batch: Sequence[Range], size: float) -> list[list[Range]]:
     """The same offsets, divided into tasks of about equal size: a partition may be several, or several be one."""
-    most = max(1, int(_TASK_BYTES / size), -(-sum(map(len, batch)) // _TASKS))
+    total = sum(map(len, batch))
+    wanted = min(_TASKS, ceil(total * size / _TASK_BYTES))
+    most = max(1, ceil(total / max(1, wanted)))
     cut: list[list[Range]] = [[]]
     free = most
     for each in batch:

@@ -13,10 +13,11 @@ import polars as pl
 import pyarrow as pa
 
 from dedup_platform.sources.attributes import attribute_reader
+from dedup_platform.sources.contents import Contents
 from dedup_platform.sources.decoding import Delivery, EventDecoder
 from dedup_platform.sources.event_ids import event_id_reader
 from dedup_platform.sources.plain import plain_doubles, plain_longs, plain_times
-from dedup_platform.sources.records import Content, Fields, RejectedError
+from dedup_platform.sources.records import Content, RejectedError
 from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, in_microseconds, microseconds, time_reader
 from dedup_platform.stream import Attribute, FieldId, Stream, TimeField, decimal_of
 from dedup_platform.tables import RAW_EVENTS, columns
@@ -34,7 +35,6 @@ _ARROW_TYPES = {
     "binary": pa.binary(),
 }
 _MOMENT = pl.Datetime("us", "UTC")
-_NO_FIELDS: Fields = {}
 _PLAIN = {"long": plain_longs, "double": plain_doubles}
 _TEXT, _IS_SURE = "_text_of_", "_is_sure"
 
@@ -83,7 +83,7 @@ class BatchDecoder:
         self._columns |= {name: _attribute(each) for name, each in stream.attributes.items()}
         self._doubts = [*_doubts(stream), *(_has_no_value(name, self._columns[name]) for name in stream.attributes)]
 
-    def decode(self, contents: Sequence[Content], deliveries: Sequence[Delivery]) -> pl.DataFrame:
+    def decode(self, contents: Contents, deliveries: Sequence[Delivery]) -> pl.DataFrame:
         """The rows of some records, each what `EventDecoder.decode` says of it, with the types of `raw_events`."""
         events, is_sure = self._events(contents, deliveries)
         if is_sure.all():
@@ -93,15 +93,16 @@ class BatchDecoder:
         order = pl.concat([is_sure.arg_true(), unsure]).arg_sort()
         return pl.concat([events.filter(is_sure), others])[order]
 
-    def _events(self, contents: Sequence[Content], deliveries: Sequence[Delivery]) -> tuple[pl.DataFrame, pl.Series]:
+    def _events(self, contents: Contents, deliveries: Sequence[Delivery]) -> tuple[pl.DataFrame, pl.Series]:
         """The rows as columns tell them, and whether each is beyond doubt."""
-        fields = [_NO_FIELDS if isinstance(content, str) else content for content in contents]
         odd: set[int] = set()
-        texts = pl.DataFrame([_texts(fields, each.field, odd).alias(name) for name, each in self._columns.items()])
+        texts = pl.DataFrame(
+            [_texts(contents.column(each.field), odd).alias(name) for name, each in self._columns.items()]
+        )
         plain = texts.select(each.plain_values(pl.col(name)).alias(name) for name, each in self._columns.items())
         values = {name: each.values(plain[name], texts[name]) for name, each in self._columns.items()}
         if "event_id" not in values:
-            values["event_id"] = pl.Series([self._event_id_of(content) for content in fields], dtype=pl.String)
+            values["event_id"] = pl.Series([self._event_id_of(content) for content in contents], dtype=pl.String)
         values["arrival_time"] = _arrivals(deliveries, values.get("arrival_time"))
         rows = pl.DataFrame(values).hstack(texts.select(pl.all().name.prefix(_TEXT)))
         is_sure = ~pl.any_horizontal(pl.coalesce(doubt, True) for doubt in self._doubts)
@@ -112,9 +113,9 @@ class BatchDecoder:
         )
         return events.select(self._names), events[_IS_SURE].scatter(sorted(odd), False)
 
-    def _event_id_of(self, content: Fields) -> str | None:
+    def _event_id_of(self, content: Content) -> str | None:
         try:
-            return self._event_id(content)
+            return None if isinstance(content, str) else self._event_id(content)
         except RejectedError:
             return None
 
@@ -150,9 +151,8 @@ def _has_no_value(name: str, column: _Column) -> pl.Expr:
     return pl.col(name).is_null() & (pl.col(_TEXT + name).fill_null("") != "")
 
 
-def _texts(fields: Sequence[Fields], name: str, odd: set[int]) -> pl.Series:
-    """The texts of a field; the places of values that are none, nor null, are added to `odd`."""
-    values = [content.get(name) for content in fields]
+def _texts(values: Sequence[Any], odd: set[int]) -> pl.Series:
+    """The texts among some values; the places of those that are none, nor null, are added to `odd`."""
     try:
         return pl.Series(values, dtype=pl.String, strict=True)
     except (TypeError, ValueError):

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from dedup_platform.sources.compression import DamageError, decompressed
+from dedup_platform.sources.contents import ColumnContents, Contents
 from dedup_platform.sources.json_records import Number
 from dedup_platform.sources.pieces import Pieces, read_varint, zigzag
 from dedup_platform.sources.records import (
@@ -78,8 +79,9 @@ class ProtobufMessages:
         self._event = GetMessageClass(event)
         self._converters = _Converters()
         self._defaults = {field.name: self._converters.default(field) for field in event.fields}
-        named = None if names is None else [event.fields_by_name[name] for name in names]
-        self._fields = self._set_fields if named is None else self._named_fields(named)
+        self._named = None if names is None else [event.fields_by_name[name] for name in names]
+        self._fields = self._set_fields if self._named is None else self._named_fields(self._named)
+        self._columns = self._columns_of(self._named) if self._batch and self._named else None
 
     def records(self, body: bytes, facts: dict[str, Any]) -> Iterator[Record]:
         """The records of one message. RejectedError, before the first, if it is none of this type."""
@@ -96,6 +98,20 @@ class ProtobufMessages:
             yield bounded(event, self.content, context, facts)
         if end < len(body):
             yield body[end:][:MAX_RECORD_BYTES], MALFORMED_RECORD, context_text(**facts, rest=True)
+
+    def batch(self, body: bytes) -> tuple[Sequence[bytes], Contents] | None:
+        """The events of a message without a registry's header, read together; None if `records` must read them."""
+        if self._batch is None or self._columns is None:
+            return None
+        payloads, end = _elements(body, self._batch.number)
+        if end < len(body) or not payloads or max(map(len, payloads)) > MAX_RECORD_BYTES:
+            return None
+        try:
+            events = list(getattr(self._outer.FromString(body), self._batch.name))
+            columns = self._columns(events)
+        except (DecodeError, UnicodeDecodeError):
+            return None
+        return payloads, ColumnContents(columns, payloads, self.content)
 
     def content(self, payload: bytes) -> Content:
         """The fields of one event, whoever wrote it."""
@@ -124,21 +140,25 @@ class ProtobufMessages:
     def _named_fields(self, fields: Sequence[FieldDescriptor]) -> Callable[[Message], Fields]:
         """A function that reads these fields of an event."""
         reading = [(field.name, field.has_presence, self._converters.of(field)) for field in fields]
-        if len(fields) < 2 or any(field.has_presence for field in fields):
-            return lambda event: {
-                name: convert(getattr(event, name)) if not has_presence or event.HasField(name) else None
-                for name, has_presence, convert in reading
-            }
-        # All of them are there, and most are texts: this takes half the time.
-        names = [field.name for field in fields]
-        all_values = attrgetter(*names)
-        converted = [(place, convert) for place, (_, _, convert) in enumerate(reading) if convert is not str]
+        return lambda event: {
+            name: convert(getattr(event, name)) if not has_presence or event.HasField(name) else None
+            for name, has_presence, convert in reading
+        }
 
-        def read(event: Message) -> Fields:
-            values = list(all_values(event))
-            for place, convert in converted:
-                values[place] = convert(values[place])
-            return dict(zip(names, values, strict=True))
+    def _columns_of(
+        self, fields: Sequence[FieldDescriptor]
+    ) -> Callable[[Sequence[Message]], dict[str, Sequence[Any]]] | None:
+        """A function that reads these fields of many events; None if one may not be set."""
+        if any(field.has_presence for field in fields):
+            return None
+        reading = [(field.name, attrgetter(field.name), self._converters.of(field)) for field in fields]
+        # A column is of texts; which of them are numbers is no matter there, and takes as long to note as all else.
+        reading = [(name, get, str if convert is Number else convert) for name, get, convert in reading]
+        texts = {field.name for field in fields if field.type == FieldDescriptor.TYPE_STRING and not field.is_repeated}
+
+        def read(events: Sequence[Message]) -> dict[str, Sequence[Any]]:
+            values = ((name, map(get, events), convert) for name, get, convert in reading)
+            return {name: list(each if name in texts else map(convert, each)) for name, each, convert in values}
 
         return read
 
@@ -259,8 +279,8 @@ def _timestamp(value: Any) -> Any:
 
 def _elements(data: bytes, number: int) -> tuple[list[bytes], int]:
     """The values of one field of messages, and where a message ends of which all before it is whole."""
-    elements: list[bytes] = []
-    at = end = 0
+    elements, at = _leading_elements(data, number)
+    end = at
     groups: list[int] = []
     try:
         while at < len(data):
@@ -286,3 +306,20 @@ def _elements(data: bytes, number: int) -> tuple[list[bytes], int]:
     except (IndexError, ValueError):
         pass
     return elements, end
+
+
+def _leading_elements(data: bytes, number: int) -> tuple[list[bytes], int]:
+    """The values of a field as long as nothing else stands between them, and where they end; for the usual sizes."""
+    tag = number << 3 | _BYTES
+    elements: list[bytes] = []
+    at, length = 0, len(data)
+    # A tag of one byte, a size of one or two.
+    while tag < 128 and at + 2 < length and data[at] == tag:
+        size, begin = data[at + 1], at + 2
+        if size > 127:
+            size, begin = size - 128 + (data[begin] << 7), begin + 1
+        if begin + size > length or data[begin - 1] > 127:
+            break
+        at = begin + size
+        elements.append(data[begin:at])
+    return elements, at

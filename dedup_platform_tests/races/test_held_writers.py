@@ -94,8 +94,9 @@ def stage_what_waits(two: Two) -> Staged:
     lake = two.one.lake
     groups = grouped([(file, 0) for file in list_files(two.stream, two.one.clock()).ready])
     files = lake.table_files(two.stream, RAW_EVENTS)
-    appending = Appending(two.stream, files, lake.buckets(two.stream), partial(read_group, two.stream, groups))
-    added = [each.file for each in append(lake.spark(), len(groups), appending)]
+    read = partial(read_group, two.stream, groups)
+    appending = Appending(two.stream, files, lake.buckets(two.stream), read, len(groups))
+    added = [each.file for each in append(lake.spark(), appending)]
     return lake.stage_append(two.stream, RAW_EVENTS, snapshot(two.one, RAW_EVENTS), added, {})
 
 

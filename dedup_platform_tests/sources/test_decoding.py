@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dedup_platform.sources.batch_decoding import BatchDecoder
+from dedup_platform.sources.contents import ListedContents
 from dedup_platform.sources.decoding import Delivery, EventDecoder, Row
 from dedup_platform.sources.json_records import Number, json_content
 from dedup_platform.sources.records import AMBIGUOUS, Content
@@ -34,7 +35,7 @@ def decode(stream: Stream, content: Content, source: str = "a.json", file_format
 
 def decode_many(stream: Stream, contents: list[Content], deliveries: list[Delivery]) -> list[Row]:
     """The rows of records that are decoded together."""
-    frame = BatchDecoder(stream).decode(contents, deliveries)
+    frame = BatchDecoder(stream).decode(ListedContents(contents), deliveries)
     return [tuple(_plain(value) for value in row) for row in frame.iter_rows()]
 
 

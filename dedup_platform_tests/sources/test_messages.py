@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from dedup_platform.sources.batch_decoding import BatchDecoder
+from dedup_platform.sources.contents import ListedContents
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD, MAX_RECORD_BYTES, Content, Record
@@ -21,10 +23,16 @@ BATCH: dict[str, Any] = {"json": {"records": "events"}}
 
 
 def read(stream: Stream, value: bytes) -> list[Record]:
-    """The records of one message; each is seen to decode to the same row again."""
+    """The records of one message; each is seen to decode to the same row again, alone and with the others."""
     records = list(MessageReader(stream).records(value))
     for record in records:
         assert_decodes_again(stream, record)
+    payloads, together, contexts = MessageReader(stream).columns(value)
+    assert list(zip(payloads, together, contexts, strict=True)) == records
+    decoder = BatchDecoder(stream)
+    deliveries = [decoder.single.delivery("clicks", ARRIVED, stream.source.format)] * len(records)
+    alone = decoder.decode(ListedContents([content for _, content, _ in records]), deliveries)
+    assert decoder.decode(together, deliveries).equals(alone)
     return records
 
 

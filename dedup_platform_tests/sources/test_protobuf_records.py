@@ -12,6 +12,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given, settings, strategies as st
 
+from dedup_platform.sources.contents import ColumnContents
 from dedup_platform.sources.files import list_files, records_of
 from dedup_platform.sources.json_records import Number, canonical, json_content
 from dedup_platform.sources.messages import MessageReader
@@ -310,6 +311,26 @@ def test_events_are_what_protobuf_s_own_json_says(
             assert _plain(fields[name]) == _plain(expected[name])
         assert float(fields.get("price") or 0) == each.price
         assert float(fields.get("ratio") or 0) == pytest.approx(each.ratio, rel=1e-7)
+
+
+@given(many=st.lists(events, min_size=1, max_size=4))
+@settings(max_examples=200, deadline=None)
+def test_events_read_together_are_the_events_read_alone(
+    folder: Path, event: Any, batch: Any, many: list[dict[str, Any]]
+) -> None:
+    fields: dict[str, Any] = {
+        "event_time": {"field": "n", "format": "epoch_ms"},
+        "attributes": {
+            **{f"the_{name}": name for name in ("raw", "kind", "counts", "names", "large")},
+            **{name: {"field": name, "type": "double"} for name in ("price", "ratio")},
+            "paid": {"field": "paid", "type": "boolean"},
+            "low": {"field": "low", "type": "long"},
+        },
+    }
+    stream = message_stream("protobuf", folder, fields, **BATCH)
+    value = batch(sender="", events=[event(**{"id": "e", "n": 1709290800000} | each) for each in many])
+    assert isinstance(MessageReader(stream).columns(value.SerializeToString())[1], ColumnContents)
+    read(stream, value.SerializeToString())
 
 
 def _plain(value: Any) -> Any:
