@@ -9,6 +9,8 @@ from zipimport import zipimporter
 import pyarrow as pa
 from pyspark.sql import SparkSession, functions as F
 
+_NEW_OBJECTS = 100_000
+
 
 def on_workers(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], bytes]) -> list[bytes]:
     """What `run` makes of each task, in any order; each is a task of Spark, and is sent to one worker only."""
@@ -42,7 +44,7 @@ def _by_sql(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], 
 
 def prepare_worker() -> None:
     """What is to be done before each task, lest Python is busy with itself."""
-    _keep_what_is_imported()
+    _look_for_garbage_less_often()
     # Spark has Python look for new modules before each task, and Python then reads the directories of Spark's own two
     # archives anew: a tenth of a second and more, which is most of what a small task costs. So it forgets them, until
     # it imports from them again.
@@ -52,10 +54,11 @@ def prepare_worker() -> None:
 
 
 @cache
-def _keep_what_is_imported() -> None:
-    """Take all that is there out of the garbage collector's view.
+def _look_for_garbage_less_often() -> None:
+    """Records are many small objects and no garbage in cycles.
 
-    Records are many small objects, which make it look for garbage again and again: through all modules, that took
-    twice as long as decoding the records.
+    Python's collector looks through the new ones again and again, and through all modules with them: that took longer
+    than to decode the records.
     """
     gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)

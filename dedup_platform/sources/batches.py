@@ -10,56 +10,42 @@ import polars as pl
 from dedup_platform.sources.batch_decoding import BatchDecoder, typed
 from dedup_platform.sources.contents import Contents, JoinedContents, ListedContents
 from dedup_platform.sources.decoding import Delivery
-from dedup_platform.sources.records import Record
+from dedup_platform.sources.records import Content
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
 
-__all__ = ["Chunk", "RawBatches", "chunks"]
+__all__ = ["Chunk", "Coordinate", "Delivered", "RawBatches"]
 
 _MAX_ROWS = 8192
 _MAX_BYTES = 4 * 2**20
 
 
+Coordinate = tuple[str, int, int, int]
+"""source, source_partition, source_offset, source_index"""
+
+Delivered = tuple[tuple[bytes | None, Content, str], Delivery, Coordinate]
+"""A record (a tombstone has no payload), what it shares with others of its delivery, and where it stands."""
+
+
 @dataclass(frozen=True)
 class Chunk:
-    """Records that stand one after the other at a source, and all that raw_events keeps of them. At least one."""
+    """Records that were read together: what `Delivered` has of one, a column at a time. At least one."""
 
     payloads: Sequence[bytes | None]
     contents: Contents
     contexts: Sequence[str]
-    delivery: Delivery
-    source: str
-    partition: int
+    deliveries: Sequence[Delivery]
+    sources: Sequence[str]
+    partitions: Sequence[int]
     offsets: Sequence[int]
     indexes: Sequence[int]
 
-    def __len__(self) -> int:
-        return len(self.payloads)
-
-    @property
-    def size(self) -> int:
-        """Bytes of payloads."""
-        return sum(map(len, filter(None, self.payloads)))
-
-
-def chunks(records: Iterable[Record], delivery: Delivery, source: str, partition: int) -> Iterator[Chunk]:
-    """Records of one file with the offsets 0, 1, ... in chunks of a size that fits a frame."""
-    some: list[Record] = []
-    first = size = 0
-    for record in records:
-        some.append(record)
-        size += len(record[0])
-        if size >= _MAX_BYTES or len(some) == _MAX_ROWS:
-            yield _chunk(some, delivery, source, partition, first)
-            first, some, size = first + len(some), [], 0
-    if some:
-        yield _chunk(some, delivery, source, partition, first)
-
-
-def _chunk(some: list[Record], delivery: Delivery, source: str, partition: int, first: int) -> Chunk:
-    payloads, contents, contexts = zip(*some, strict=True)
-    offsets = range(first, first + len(some))
-    return Chunk(payloads, ListedContents(contents), contexts, delivery, source, partition, offsets, [0] * len(some))
+    @classmethod
+    def of(cls, delivered: Sequence[Delivered]) -> "Chunk":
+        """Records that were read one by one."""
+        records, deliveries, coordinates = zip(*delivered, strict=True)
+        payloads, contents, contexts = zip(*records, strict=True)
+        return cls(payloads, ListedContents(contents), contexts, deliveries, *zip(*coordinates, strict=True))
 
 
 class RawBatches:
@@ -70,35 +56,44 @@ class RawBatches:
         self._decoder = BatchDecoder(stream)
         self.decoder = self._decoder.single
 
-    def of(self, delivered: Iterable[Chunk]) -> Iterator[pl.DataFrame]:
-        """Frames of whole chunks, of `_MAX_ROWS` records or `_MAX_BYTES` of payloads as soon as there are so many."""
+    def of(self, delivered: Iterable[Delivered | Chunk]) -> Iterator[pl.DataFrame]:
+        """Frames of `_MAX_ROWS` records or `_MAX_BYTES` of payloads; what exceeds that alone is one alone."""
         rows = size = 0
         batch: list[Chunk] = []
-        for chunk in delivered:
-            batch.append(chunk)
-            rows += len(chunk)
-            size += chunk.size
+        singles: list[Delivered] = []
+        for each in delivered:
+            if isinstance(each, Chunk):
+                if singles:
+                    batch.append(Chunk.of(singles))
+                    singles = []
+                batch.append(each)
+                rows += len(each.payloads)
+                size += sum(map(len, filter(None, each.payloads)))
+            else:
+                singles.append(each)
+                rows += 1
+                size += len(each[0][0] or b"")
             if size >= _MAX_BYTES or rows >= _MAX_ROWS:
-                yield self._frame(batch)
-                batch, rows, size = [], 0, 0
-        if batch:
-            yield self._frame(batch)
+                yield self._frame(batch, singles)
+                batch, singles, rows, size = [], [], 0, 0
+        if rows:
+            yield self._frame(batch, singles)
 
-    def _frame(self, batch: Sequence[Chunk]) -> pl.DataFrame:
-        contents = JoinedContents([chunk.contents for chunk in batch])
-        decoded = self._decoder.decode(contents, _each(batch, (chunk.delivery for chunk in batch)))
-        kept: dict[str, Iterable[Any]] = {
-            "payload": chain.from_iterable(chunk.payloads for chunk in batch),
-            "payload_context": chain.from_iterable(chunk.contexts for chunk in batch),
-            "source": _each(batch, (chunk.source for chunk in batch)),
-            "source_partition": _each(batch, (chunk.partition for chunk in batch)),
-            "source_offset": chain.from_iterable(chunk.offsets for chunk in batch),
-            "source_index": chain.from_iterable(chunk.indexes for chunk in batch),
+    def _frame(self, batch: list[Chunk], singles: list[Delivered]) -> pl.DataFrame:
+        chunks = [*batch, Chunk.of(singles)] if singles else batch
+        contents = JoinedContents([chunk.contents for chunk in chunks])
+        decoded = self._decoder.decode(contents, _joined(chunk.deliveries for chunk in chunks))
+        kept = {
+            "payload": _joined(chunk.payloads for chunk in chunks),
+            "payload_context": _joined(chunk.contexts for chunk in chunks),
+            "source": _joined(chunk.sources for chunk in chunks),
+            "source_partition": _joined(chunk.partitions for chunk in chunks),
+            "source_offset": _joined(chunk.offsets for chunk in chunks),
+            "source_index": _joined(chunk.indexes for chunk in chunks),
         }
-        beside = [typed(list(values), self._types[name]).alias(name) for name, values in kept.items()]
+        beside = [typed(values, self._types[name]).alias(name) for name, values in kept.items()]
         return decoded.hstack(beside).select(*self._types)
 
 
-def _each(batch: Sequence[Chunk], values: Iterable[Any]) -> list[Any]:
-    """A value of every chunk, for each of its records."""
-    return [value for chunk, of_chunk in zip(batch, values, strict=True) for value in [of_chunk] * len(chunk)]
+def _joined(parts: Iterable[Sequence[Any]]) -> list[Any]:
+    return list(chain.from_iterable(parts))

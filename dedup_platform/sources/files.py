@@ -20,9 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform import tables
 from dedup_platform.errors import SourceChangedError, SourceError
-from dedup_platform.sources.batches import RawBatches, chunks
+from dedup_platform.sources.batches import Delivered, RawBatches
 from dedup_platform.sources.compression import decompressed
 from dedup_platform.sources.csv_records import csv_records
+from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.json_records import json_records
 from dedup_platform.sources.lines import Lines
 from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files, stamp
@@ -75,9 +76,11 @@ def read_group(
     SourceChangedError for one that is not as it was listed.
     """
     batches = RawBatches(stream)
-    for file, generation in groups[number]:
-        delivery = batches.decoder.delivery(file.path, file.modified, stream.source.format)
-        yield from batches.of(chunks(records_of(stream, file, s3), delivery, file.path, generation))
+    yield from batches.of(
+        delivered
+        for file, generation in groups[number]
+        for delivered in _delivered(stream, file, generation, s3, batches.decoder)
+    )
 
 
 def records_of(stream: Stream, file: SourceFile, s3: S3Access = _AS_FOUND) -> Iterator[Record]:
@@ -138,6 +141,14 @@ def _read_groups(
     for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
         for rows in read_group(stream, groups, number, s3):
             yield from rows.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches()
+
+
+def _delivered(
+    stream: Stream, file: SourceFile, generation: int, s3: S3Access, decoder: EventDecoder
+) -> Iterator[Delivered]:
+    delivery = decoder.delivery(file.path, file.modified, stream.source.format)
+    for number, record in enumerate(records_of(stream, file, s3)):
+        yield record, delivery, (file.path, generation, number, 0)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dedup_platform.sources.contents import Contents, ListedContents
+from dedup_platform.sources.contents import Contents
 from dedup_platform.sources.csv_records import csv_content, csv_records
 from dedup_platform.sources.json_records import canonical, json_content
 from dedup_platform.sources.lines import Lines
@@ -53,17 +53,15 @@ class MessageReader:
         except RejectedError as rejected:
             yield undivided(value, rejected.reason, **facts)
 
-    def columns(self, value: bytes) -> tuple[Sequence[bytes], Contents, Sequence[str]]:
-        """Payloads, contents and payload_contexts of the records of one message; for the rest like `records`."""
-        if self._source.format == "protobuf" and not self._source.registry and (batch := self._protobuf.batch(value)):
-            payloads, contents = batch
-            return payloads, contents, [context_text(format=self._source.format)] * len(payloads)
-        records = list(self.records(value))
-        return (
-            [each[0] for each in records],
-            ListedContents([each[1] for each in records]),
-            [each[2] for each in records],
-        )
+    def batch(self, value: bytes) -> tuple[Sequence[bytes], Contents, str] | None:
+        """Payloads and contents of a message whose records can be read together, and the payload_context of each.
+
+        None if it takes `records`, which says the same of such a message.
+        """
+        if self._source.format != "protobuf" or self._source.registry:
+            return None
+        found = self._protobuf.batch(value)
+        return (*found, context_text(format=self._source.format)) if found else None
 
     def content(self, payload: bytes, context: dict[str, Any]) -> Content:
         """What a record of raw_events holds, from its payload and the facts of its payload_context.

@@ -27,12 +27,13 @@ def read(stream: Stream, value: bytes) -> list[Record]:
     records = list(MessageReader(stream).records(value))
     for record in records:
         assert_decodes_again(stream, record)
-    payloads, together, contexts = MessageReader(stream).columns(value)
-    assert list(zip(payloads, together, contexts, strict=True)) == records
-    decoder = BatchDecoder(stream)
-    deliveries = [decoder.single.delivery("clicks", ARRIVED, stream.source.format)] * len(records)
-    alone = decoder.decode(ListedContents([content for _, content, _ in records]), deliveries)
-    assert decoder.decode(together, deliveries).equals(alone)
+    if batch := MessageReader(stream).batch(value):
+        payloads, together, context = batch
+        assert [(*each, context) for each in zip(payloads, together, strict=True)] == records
+        decoder = BatchDecoder(stream)
+        deliveries = [decoder.single.delivery("clicks", ARRIVED, stream.source.format)] * len(records)
+        alone = decoder.decode(ListedContents([content for _, content, _ in records]), deliveries)
+        assert decoder.decode(together, deliveries).equals(alone)
     return records
 
 

@@ -12,7 +12,6 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given, settings, strategies as st
 
-from dedup_platform.sources.contents import ColumnContents
 from dedup_platform.sources.files import list_files, records_of
 from dedup_platform.sources.json_records import Number, canonical, json_content
 from dedup_platform.sources.messages import MessageReader
@@ -329,7 +328,7 @@ def test_events_read_together_are_the_events_read_alone(
     }
     stream = message_stream("protobuf", folder, fields, **BATCH)
     value = batch(sender="", events=[event(**{"id": "e", "n": 1709290800000} | each) for each in many])
-    assert isinstance(MessageReader(stream).columns(value.SerializeToString())[1], ColumnContents)
+    assert MessageReader(stream).batch(value.SerializeToString())
     read(stream, value.SerializeToString())
 
 

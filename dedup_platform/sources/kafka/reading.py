@@ -20,8 +20,7 @@ from confluent_kafka import (
 )
 
 from dedup_platform.errors import SourceError
-from dedup_platform.sources.batches import Chunk, RawBatches
-from dedup_platform.sources.contents import Contents, ListedContents
+from dedup_platform.sources.batches import Chunk, Delivered, RawBatches
 from dedup_platform.sources.decoding import CREATE_TIME, EventDecoder
 from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, described, failures_named, properties
 from dedup_platform.sources.kafka.positions import Place
@@ -59,8 +58,9 @@ def read_ranges(
     is gone.
     """
     batches = RawBatches(stream)
-    for range_ in tasks[number]:
-        yield from batches.of(_chunks(stream, options, range_, batches.decoder))
+    yield from batches.of(
+        delivered for range_ in tasks[number] for delivered in _delivered(stream, options, range_, batches.decoder)
+    )
 
 
 def messages_of(source: KafkaSource, options: Mapping[str, str], range_: Range) -> Iterator[Message]:
@@ -121,8 +121,9 @@ def _lost(error: KafkaError, range_: Range) -> str:
     return f"partition {range_.partition}: {error.str()}"
 
 
-def _chunks(stream: Stream, options: Mapping[str, str], range_: Range, decoder: EventDecoder) -> Iterator[Chunk]:
-    """The records of each message."""
+def _delivered(
+    stream: Stream, options: Mapping[str, str], range_: Range, decoder: EventDecoder
+) -> Iterator[Delivered | Chunk]:
     source = stream.kafka
     reader = MessageReader(stream)
     name = range_.start.source(source.topic)
@@ -132,17 +133,27 @@ def _chunks(stream: Stream, options: Mapping[str, str], range_: Range, decoder: 
         has_append_time = kind == TIMESTAMP_LOG_APPEND_TIME
         delivery = decoder.message_delivery(milliseconds * _MICROSECONDS, source.format, has_append_time)
         value, offset = message.value(), _offset(message)
-        payloads, contents, contexts = _tombstone(source) if value is None else reader.columns(value)
-        if facts:
-            contexts = [_joined(context, facts) for context in contexts]
-        count = len(payloads)
-        if count:
-            offsets = [offset] * count
-            yield Chunk(payloads, contents, contexts, delivery, name, range_.partition, offsets, range(count))
+        if value is not None and (batch := reader.batch(value)):
+            payloads, contents, context = batch
+            count = len(payloads)
+            yield Chunk(
+                payloads,
+                contents,
+                contexts=[_joined(context, facts)] * count,
+                deliveries=[delivery] * count,
+                sources=[name] * count,
+                partitions=[range_.partition] * count,
+                offsets=[offset] * count,
+                indexes=range(count),
+            )
+            continue
+        records = [_tombstone(source)] if value is None else reader.records(value)
+        for index, (payload, content, context) in enumerate(records):
+            yield (payload, content, _joined(context, facts)), delivery, (name, range_.partition, offset, index)
 
 
-def _tombstone(source: KafkaSource) -> tuple[Sequence[None], Contents, Sequence[str]]:
-    return [None], ListedContents([TOMBSTONE]), [context_text(format=source.format)]
+def _tombstone(source: KafkaSource) -> tuple[None, str, str]:
+    return None, TOMBSTONE, context_text(format=source.format)
 
 
 def _facts(message: Message, kind: int) -> str:
@@ -159,4 +170,4 @@ def _facts(message: Message, kind: int) -> str:
 
 
 def _joined(context: str, facts: str) -> str:
-    return f"{context[:-1]},{facts}}}"
+    return f"{context[:-1]},{facts}}}" if facts else context
