@@ -1,7 +1,7 @@
 """A table's data files as Spark's workers read and write them. Everything here can be pickled; nothing is committed."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -115,11 +115,43 @@ def by_cell(rows: pl.DataFrame, length: timedelta, buckets: int) -> Iterator[tup
         yield (None if ordinal is None else Cell(ordinal, bucket)), part
 
 
+@dataclass
+class HeldRows:
+    """Rows of several cells, held in memory on their way into files."""
+
+    size: int = 0
+    """About how many bytes they have."""
+    _rows: dict[Cell | None, list[pl.DataFrame]] = field(default_factory=dict)
+
+    def hold(self, cell: Cell | None, rows: pl.DataFrame) -> None:
+        """Hold some more."""
+        self._rows.setdefault(cell, []).append(rows)
+        self.size += _bytes(rows)
+
+    def sizes(self) -> dict[Cell | None, int]:
+        """About how many bytes of each cell are held."""
+        return {cell: sum(map(_bytes, parts)) for cell, parts in self._rows.items()}
+
+    def take(self, cell: Cell | None) -> pl.DataFrame:
+        """The rows of one cell, which are held no longer."""
+        parts = self._rows.pop(cell)
+        self.size -= sum(map(_bytes, parts))
+        return pl.concat(parts)
+
+    def take_all(self) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
+        """The rows of every cell, one cell after the other."""
+        return ((cell, self.take(cell)) for cell in list(self._rows))
+
+
 def buckets_of(entities: pl.Series, buckets: int) -> pl.Series:
     """The bucket of each entity, as Iceberg's transform has it. PyIceberg's own takes ten times as long."""
     names = entities.drop_nulls().unique()
     known = pl.Series([(mmh3.hash(name) & _POSITIVE) % buckets for name in names], dtype=pl.Int32)
     return entities.replace_strict(names, known, default=NO_ENTITY, return_dtype=pl.Int32)
+
+
+def _bytes(rows: pl.DataFrame) -> int:
+    return int(rows.estimated_size())
 
 
 def _rows_a_batch(metadata: pq.FileMetaData) -> int:

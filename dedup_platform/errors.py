@@ -155,6 +155,10 @@ class ConflictError(DedupPlatformError):
     retryable = True
 
 
+class FilesReplacedError(ConflictError):
+    """Someone else replaced files that were to be replaced: what was made of them is of no use any more."""
+
+
 class HeldBatchError(DedupPlatformError):
     """Too large a share of a batch would be rejected; nothing was published. `batch` is what a person may accept."""
 

@@ -7,8 +7,9 @@ gets few files, however many tasks read. Nothing is committed: what comes back a
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
+from itertools import starmap
 from typing import Any
 
 import polars as pl
@@ -17,7 +18,7 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql import SparkSession
 
 from dedup_platform.clocks import Observed, skew_bucket, skew_seconds
-from dedup_platform.datafiles import TableFiles, by_cell
+from dedup_platform.datafiles import HeldRows, TableFiles, by_cell
 from dedup_platform.lateness import Cell
 from dedup_platform.stream import Stream
 from dedup_platform.workers import on_workers, prepare_worker
@@ -66,100 +67,58 @@ class Appending:
 
     def read_and_write(self, task: bytes) -> bytes:
         """All of one task, whose number this is."""
-        held = Held(self.files)
-        done = [written for cell, rows in self._divided(int(task)) for written in held.add(cell, rows)]
-        return pickle.dumps([*done, *held.write()])
+        return pickle.dumps(list(self._files_with(self._divided(int(task)))))
 
     def packed(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The records of some tasks as packs, each of one cell, and the files that were written instead."""
         prepare_worker()
         for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
-            held = Held(self.files)
+            held = HeldRows()
             for cell, rows in self._divided(number):
                 held.hold(cell, rows)
                 if held.size >= HELD_BYTES:
                     yield from self._written_or_packed(held)
             yield from self._written_or_packed(held)
 
-    def _written_or_packed(self, held: "Held") -> Iterator[pa.RecordBatch]:
+    def _written_or_packed(self, held: HeldRows) -> Iterator[pa.RecordBatch]:
         for cell, size in held.sizes().items():
             if size >= self.tasks * self.own_file_bytes:
-                yield _sent(None, None, None, pickle.dumps(held.written(cell)))
+                yield _sent(None, None, None, pickle.dumps(self._file_of(cell, held.take(cell))))
             else:
                 place = (cell.partition, cell.bucket) if cell else (None, None)
-                yield _sent(*place, held.packed(cell), None)
+                yield _sent(*place, _packed(held.take(cell)), None)
 
     def written(self, packs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The files of the cells whose packs these are, and those that were written before."""
         prepare_worker()
-        held = Held(self.files)
-        done: list[Appended] = []
-        for batch in packs:
-            for partition, bucket, pack, file in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if file is not None:
-                    done.append(pickle.loads(file))
-                    continue
-                cell = None if partition is None else Cell(partition, bucket)
-                done += held.add(cell, pl.read_ipc(pack))
-        yield pa.record_batch([pa.array([pickle.dumps([*done, *held.write()])], pa.binary())], ["done"])
+        before: list[Appended] = []
+        done = list(self._files_with(_unpacked(packs, before)))
+        yield pa.record_batch([pa.array([pickle.dumps([*before, *done])], pa.binary())], ["done"])
+
+    def _files_with(self, parts: Iterable[tuple[Cell | None, pl.DataFrame]]) -> Iterator[Appended]:
+        """A file for each cell, or several if they hold too much together."""
+        held = HeldRows()
+        for part in parts:
+            held.hold(*part)
+            if held.size >= HELD_BYTES:
+                yield from starmap(self._file_of, held.take_all())
+        yield from starmap(self._file_of, held.take_all())
+
+    def _file_of(self, cell: Cell | None, rows: pl.DataFrame) -> Appended:
+        return Appended(self.files.write(cell, rows.to_arrow()), tuple(_spans(rows)))
 
     def _divided(self, number: int) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
         """The records of one task by cell, some at a time; rejected ones have none."""
         some: list[pl.DataFrame] = []
         size = 0
         for rows in self.read(number):
-            size += _bytes(rows)
+            size += int(rows.estimated_size())
             some.append(rows)
             if size >= DIVIDED_BYTES:
                 yield from by_cell(pl.concat(some), self.stream.partitions.length, self.buckets)
                 some, size = [], 0
         if some:
             yield from by_cell(pl.concat(some), self.stream.partitions.length, self.buckets)
-
-
-@dataclass
-class Held:
-    """Rows of several cells on their way into files."""
-
-    files: TableFiles
-    size: int = 0
-    """About how many bytes they have."""
-    _rows: dict[Cell | None, list[pl.DataFrame]] = field(default_factory=dict)
-
-    def add(self, cell: Cell | None, rows: pl.DataFrame) -> Iterator[Appended]:
-        """Hold some more; if all have become too many, write all."""
-        self.hold(cell, rows)
-        if self.size >= HELD_BYTES:
-            yield from self.write()
-
-    def write(self) -> Iterator[Appended]:
-        """Write what is held, a file for each cell."""
-        return (self.written(cell) for cell in list(self._rows))
-
-    def hold(self, cell: Cell | None, rows: pl.DataFrame) -> None:
-        """Hold some more."""
-        self._rows.setdefault(cell, []).append(rows)
-        self.size += _bytes(rows)
-
-    def sizes(self) -> dict[Cell | None, int]:
-        """About how many bytes of each cell are held."""
-        return {cell: sum(map(_bytes, parts)) for cell, parts in self._rows.items()}
-
-    def written(self, cell: Cell | None) -> Appended:
-        """Write the rows of one cell, and hold them no longer."""
-        rows = self._taken(cell)
-        return Appended(self.files.write(cell, rows.to_arrow()), tuple(_spans(rows)))
-
-    def packed(self, cell: Cell | None) -> bytes:
-        """The rows of one cell, to be sent elsewhere and held no longer."""
-        pack = BytesIO()
-        self._taken(cell).write_ipc(pack)
-        return pack.getvalue()
-
-    def _taken(self, cell: Cell | None) -> pl.DataFrame:
-        parts = self._rows.pop(cell)
-        self.size -= sum(map(_bytes, parts))
-        return pl.concat(parts)
 
 
 _SENT = pa.schema([("partition", pa.int32()), ("bucket", pa.int32()), ("rows", pa.binary()), ("done", pa.binary())])
@@ -170,8 +129,20 @@ def _sent(*values: Any) -> pa.RecordBatch:
     return pa.record_batch([pa.array([value], of_type) for value, of_type in typed], schema=_SENT)
 
 
-def _bytes(rows: pl.DataFrame) -> int:
-    return int(rows.estimated_size())
+def _packed(rows: pl.DataFrame) -> bytes:
+    pack = BytesIO()
+    rows.write_ipc(pack)
+    return pack.getvalue()
+
+
+def _unpacked(packs: Iterable[pa.RecordBatch], before: list[Appended]) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
+    """The rows of packs; the files that come instead of some go to `before`."""
+    for batch in packs:
+        for partition, bucket, pack, file in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if file is not None:
+                before.append(pickle.loads(file))
+            else:
+                yield None if partition is None else Cell(partition, bucket), pl.read_ipc(pack)
 
 
 def append(spark: SparkSession, appending: Appending) -> list[Appended]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile
 from pyspark.sql import functions as F
 
@@ -279,13 +278,7 @@ class Recompute:
         stream, base = build.stream, build.heads[rebuilt.table].snapshot_id
         if not rebuilt.changed:
             return self.lake.stage_nothing(stream, rebuilt.table, base, properties)
-        try:
-            return self.lake.stage_files(stream, rebuilt.table, base, rebuilt.removed, rebuilt.added, properties)
-        except ValidationException as error:
-            place = f"{stream.name}.{rebuilt.table}"
-            raise ConflictError(
-                f"{place}: another writer replaced its files first; nothing was written. Run again."
-            ) from error
+        return self.lake.stage_files(stream, rebuilt.table, base, rebuilt.removed, rebuilt.added, properties)
 
     def _rows_after(self, build: Build, checked: Cells, rebuilt: Rebuilt, staged: Staged | None) -> dict[Cell, int]:
         """Rows in each checked cell of the table once `staged` is published."""

@@ -19,8 +19,7 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql import SparkSession
 
 from dedup_platform.cellwork import TASK_BYTES, cut
-from dedup_platform.datafiles import TableFiles, by_cell, frame_of
-from dedup_platform.lateness import Cell
+from dedup_platform.datafiles import HeldRows, TableFiles, by_cell, frame_of
 from dedup_platform.sources.batch_decoding import BatchDecoder
 from dedup_platform.sources.contents import ListedContents
 from dedup_platform.stream import Stream
@@ -162,53 +161,31 @@ def is_dropped(rows: pl.DataFrame) -> pl.Series:
 
 def _run(stream: Stream, table: TableFiles, buckets: int, judge: Judge, task: bytes) -> bytes:
     names = column_names(stream, RAW_EVENTS)
-    writer = _Writer(stream, table, buckets)
+    held, added = HeldRows(), list[DataFile]()
     removed, counts = [], Counter[str]()
+
+    def hold(rows: pl.DataFrame) -> None:
+        for part in by_cell(rows, stream.partitions.length, buckets):
+            held.hold(*part)
+        if held.size >= HELD_BYTES:
+            write()
+
+    def write() -> None:
+        added.extend(table.write(cell, rows.to_arrow()) for cell, rows in held.take_all())
+
     for file in pickle.loads(task):
         changed = []
         for rows in _frames(table, file, names):
             places, after = judge(rows)
             counts.update(_outcomes(rows[places], after))
-            writer.add(after)
+            hold(after)
             changed.append(places)
         if any(places.len() for places in changed):
             removed.append(file.file_path)
             for places, rows in zip(changed, _frames(table, file, names), strict=True):
-                writer.add(
-                    rows.with_row_index("_place").filter(~pl.col("_place").is_in(places.implode())).drop("_place")
-                )
-    return pickle.dumps(Rewritten(frozenset(removed), tuple(writer.close()), counts))
-
-
-class _Writer:
-    """Writes rows as files of the cells in which they lie, those of a cell together as far as memory allows."""
-
-    def __init__(self, stream: Stream, table: TableFiles, buckets: int) -> None:
-        self._length = stream.partitions.length
-        self._table = table
-        self._buckets = buckets
-        self._held: dict[Cell | None, list[pl.DataFrame]] = {}
-        self._bytes = 0
-        self._files: list[DataFile] = []
-
-    def add(self, rows: pl.DataFrame) -> None:
-        """Take in rows of any cells, and rejected ones."""
-        for cell, inside in by_cell(rows, self._length, self._buckets):
-            self._held.setdefault(cell, []).append(inside)
-            self._bytes += int(inside.estimated_size())
-        if self._bytes >= HELD_BYTES:
-            self._write()
-
-    def close(self) -> list[DataFile]:
-        """Write what is left; all files."""
-        self._write()
-        return self._files
-
-    def _write(self) -> None:
-        for cell, parts in self._held.items():
-            self._files.append(self._table.write(cell, pl.concat(parts).to_arrow()))
-        self._held.clear()
-        self._bytes = 0
+                hold(rows.with_row_index("_place").filter(~pl.col("_place").is_in(places.implode())).drop("_place"))
+    write()
+    return pickle.dumps(Rewritten(frozenset(removed), tuple(added), counts))
 
 
 def _frames(table: TableFiles, file: DataFile, names: Sequence[str]) -> Iterator[pl.DataFrame]:

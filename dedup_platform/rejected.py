@@ -14,18 +14,17 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from dedup_platform.catalog import added_rejected_files, ancestry, cell_of, new_receipt_name
 from dedup_platform.datafiles import TableFiles
-from dedup_platform.errors import ConflictError, ConservationError, UnknownRecordError
+from dedup_platform.errors import ConservationError, FilesReplacedError, UnknownRecordError
 from dedup_platform.lakehouse import Lakehouse
 from dedup_platform.lateness import Cell, reach
 from dedup_platform.ledger import Ledger
 from dedup_platform.redecoding import Choice, Dropping, Judge, Redecoding, Replay, Rewritten, is_dropped, rewrite
-from dedup_platform.retries import again
+from dedup_platform.retries import again_with_same_files
 from dedup_platform.stream import Stream
 from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, RAW_EVENTS
 
@@ -198,23 +197,21 @@ class Rejected:
             raise ConservationError(
                 f"{stream.name}.{RAW_EVENTS}: {before} rows would be {after}. Nothing was published."
             )
-        try:
-            snapshot_id = again(self._publish)(stream, buckets, removed, done, reason)
-        except ValidationException as error:
-            raise ConflictError(
-                f"{stream.name}.{RAW_EVENTS}: another writer replaced its files; nothing was written. Run again."
-            ) from error
+        snapshot_id = again_with_same_files(self._publish)(stream, buckets, removed, done, reason)
         self.ledger.sync(stream.name)
         return Outcome(snapshot_id, cells=frozenset(_cells([*removed, *done.added])), **done.counts)
 
     def _publish(self, stream: Stream, buckets: int, removed: Sequence[DataFile], done: Rewritten, reason: str) -> int:
         """Put the new files in place of the old ones, wherever main is by now: appends do not touch these files.
 
-        Raises ValidationException if the old ones are gone, or the table has other buckets than the new ones.
+        Raises FilesReplacedError if the old ones are gone, or the table has other buckets than the new ones.
         """
         head = self.ledger.sync(stream.name)[RAW_EVENTS]
         if self.lake.buckets(stream) != buckets:
-            raise ValidationException(f"{stream.name}: the number of buckets was {buckets} when files were written")
+            raise FilesReplacedError(
+                f"{stream.name}.{RAW_EVENTS}: it had {buckets} buckets when files were written, now it has others; "
+                "nothing was written. Run again."
+            )
         name = new_receipt_name()
         receipt = {
             "name": name,

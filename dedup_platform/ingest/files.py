@@ -12,14 +12,13 @@ from pyspark.sql import functions as F
 from dedup_platform import tables
 from dedup_platform.catalog import new_receipt_name
 from dedup_platform.commits import Commit
-from dedup_platform.errors import HeldBatchError, SourceChangedError, UnknownFileError
+from dedup_platform.errors import HeldBatchError, SourceChangedError, SourceError, UnknownFileError
 from dedup_platform.ingest.intake import CELL_BYTES, Intake, buckets_for
 from dedup_platform.ingest.looks import Generations, Look, judged, look_at_bucket, look_at_folder
 from dedup_platform.ingest.waiting import Waiting
 from dedup_platform.lakehouse import Lakehouse, Staged
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.rawwork import Span
-from dedup_platform.sources.failures import reading_failure
 from dedup_platform.sources.files import SourceFile, changed_since_listed, grouped, read_files, read_group
 from dedup_platform.sources.s3 import S3Access
 from dedup_platform.stream import Stream
@@ -159,14 +158,12 @@ class FilesIntake(Intake):
     ) -> tuple[Staged | None, list[Span]]:
         """The files' records, written but not published; None if a file could not be read as it was listed."""
         groups = grouped(files)
+        read = partial(read_group, stream, groups, s3=self._s3)
         try:
-            read = partial(read_group, stream, groups, s3=self._s3)
             return self._stage(stream, head, len(groups), read, {"receipt": receipt})
-        except Exception as error:
-            if failure := reading_failure(error):
-                if self._changed(files, is_read=False):
-                    return None, []
-                raise failure from error
+        except (SourceError, SourceChangedError):
+            if self._changed(files, is_read=False):
+                return None, []
             raise
 
     def _changed(self, files: Generations, is_read: bool) -> list[SourceFile]:

@@ -15,6 +15,7 @@ from dedup_platform.lakehouse import Lakehouse, Staged
 from dedup_platform.lateness import Cell
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.rawwork import Appending, Reader, Span, append
+from dedup_platform.sources.failures import reading_failure
 from dedup_platform.stream import Stream
 
 CELL_BYTES = 100 * 1024**2
@@ -47,10 +48,18 @@ class Intake(ABC):
     def _stage(
         self, stream: Stream, head: Head, tasks: int, read: Reader, properties: Mapping[str, str]
     ) -> tuple[Staged, list[Span]]:
-        """The records of all tasks, written but not published, and where they come from."""
+        """The records of all tasks, written but not published, and where they come from.
+
+        Raises the SourceError or SourceChangedError of whoever could not read them.
+        """
         files = self.lake.table_files(stream, tables.RAW_EVENTS)
         appending = Appending(stream, files, self.lake.buckets(stream), read, tasks)
-        appended = append(self.lake.spark(), appending)
+        try:
+            appended = append(self.lake.spark(), appending)
+        except Exception as error:
+            if failure := reading_failure(error):
+                raise failure from error
+            raise
         added = [each.file for each in appended]
         place = (stream, tables.RAW_EVENTS, head.snapshot_id)
         staged = (

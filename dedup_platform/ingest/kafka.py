@@ -20,7 +20,6 @@ from dedup_platform.lakehouse import Lakehouse, Staged
 from dedup_platform.lateness import EPOCH
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.rawwork import Span
-from dedup_platform.sources.failures import reading_failure
 from dedup_platform.sources.kafka import Place, Positions, Range, Topic, TopicState, read_ranges
 from dedup_platform.sources.kafka.reading import messages_of
 from dedup_platform.stream import KafkaAppendTime, Stream
@@ -234,12 +233,7 @@ class KafkaIntake(Intake):
         cut = tasks(batch, size)
         read = partial(read_ranges, stream, cut, dict(self._options))
         properties = {POSITIONS: positions.to_text(), "reason": "ingest"}
-        try:
-            staged, spans = self._stage(stream, head, len(cut), read, properties)
-        except Exception as error:
-            if failure := reading_failure(error):
-                raise failure from error
-            raise
+        staged, spans = self._stage(stream, head, len(cut), read, properties)
         try:
             self._count_records(staged, spans)
             _check_offsets(stream, spans, batch)

@@ -14,7 +14,12 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -47,7 +52,7 @@ from dedup_platform.catalog import (
     rejected_files,
 )
 from dedup_platform.datafiles import TableFiles
-from dedup_platform.errors import ConflictError
+from dedup_platform.errors import ConflictError, FilesReplacedError
 from dedup_platform.lakehouse.conditions import within
 from dedup_platform.lakehouse.overwrite import Overwrite
 from dedup_platform.lakehouse.schema import check_buckets, check_partitioning, missing_columns
@@ -237,9 +242,14 @@ class Lakehouse:
         properties: Mapping[str, str],
         operation: Operation = Operation.OVERWRITE,
     ) -> Staged:
-        """Put files that were written for it in place of others that `base` holds."""
+        """Put files that were written for it in place of others; FilesReplacedError if `base` does not hold these."""
         branch = self._branch(stream, table, base)
-        self.replace_files(stream, table, branch, list(removed), list(added), properties, operation)
+        try:
+            self.replace_files(stream, table, branch, list(removed), list(added), properties, operation)
+        except ValidationException as error:
+            raise FilesReplacedError(
+                f"{stream.name}.{table}: another writer replaced its files first; nothing was written. Run again."
+            ) from error
         return self._staged(stream, table, branch, base)
 
     @patiently

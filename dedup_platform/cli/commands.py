@@ -1,45 +1,27 @@
-"""The command line: arguments -> call -> print."""
+"""The commands of every stream, and how the command line is run."""
 
 import os
 import sys
 import traceback
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict
 from pathlib import Path
 from threading import Thread
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from dedup_platform import connect_server, errors, printing, tables
+from dedup_platform.cli import rejected, sources
+from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, err, out
+from dedup_platform.cli.exits import INTERRUPTED, NOT_EQUAL, exit_code, message_of
 from dedup_platform.export import EXPORTED, STDOUT, WRITERS, export as write_rows
 from dedup_platform.maintenance import Upkeep
-from dedup_platform.platform import Platform, Status
+from dedup_platform.platform import Status
 from dedup_platform.progress import shown
-from dedup_platform.redecoding import DROPPED, Choice
-from dedup_platform.rejected import REJECTED_EVENTS, Outcome
-from dedup_platform.settings import Settings, load_settings
-from dedup_platform.spark import spark_session
-from dedup_platform.stream import Stream, load_streams
+from dedup_platform.rejected import REJECTED_EVENTS
+from dedup_platform.settings import load_settings
+from dedup_platform.stream import Stream
 
-NOT_EQUAL = 1
-REFUSED = 4
-FAILED = 5
-INTERRUPTED = 130
-EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
-    (errors.StreamFileError, 2),
-    (errors.SettingsError, 2),
-    (errors.UnknownStreamError, 2),
-    (errors.UnknownFileError, 2),
-    (errors.UnknownRecordError, 2),
-    (errors.ConflictError, 3),
-    (errors.SourceChangedError, 3),
-    (errors.IncompatibleChangeError, 4),
-    (errors.ConservationError, 4),
-    (errors.HeldBatchError, 4),
-    (errors.LostRecordsError, 4),
-)
 HELP = """Deduplicated events and sessions with stable ids, in Apache Iceberg, kept right while events arrive late.
 
 Exit codes:
@@ -61,74 +43,10 @@ source has lost, a batch that is held because too much of it would be rejected, 
 """
 
 app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
-files_app = typer.Typer(help="Decide about files that the platform left alone.", no_args_is_help=True)
-app.add_typer(files_app, name="files")
-offsets_app = typer.Typer(
-    help="Look at how far a topic has been read, and decide about what it lost.", no_args_is_help=True
-)
-app.add_typer(offsets_app, name="offsets")
-rejected_app = typer.Typer(help="Look at rejected records, decode them again, drop them.", no_args_is_help=True)
-app.add_typer(rejected_app, name="rejected")
-batches_app = typer.Typer(help="Decide about batches that are held.", no_args_is_help=True)
-app.add_typer(batches_app, name="batches")
-
-out = Console()
-err = Console(stderr=True)
-
-StreamsOption = Annotated[
-    Path | None,
-    typer.Option("--streams", metavar="PATH", help="A stream file or a folder of them; else DEDUP_PLATFORM_STREAMS."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for programs.")]
-StreamArgument = Annotated[str, typer.Argument(metavar="STREAM")]
-ReasonOption = Annotated[str | None, typer.Option("--reason", metavar="GLOB", help="Those with such a reason.")]
-SourceOption = Annotated[str | None, typer.Option("--source", metavar="GLOB", help="Those from such a source.")]
-SinceOption = Annotated[
-    datetime | None, typer.Option("--since", metavar="TIME", help="Those that arrived then or later (UTC).")
-]
-UntilOption = Annotated[datetime | None, typer.Option("--until", metavar="TIME", help="Those that arrived before.")]
-LimitOption = Annotated[
-    int | None, typer.Option("--limit", metavar="N", min=1, help="The first N of them, in order of arrival.")
-]
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """The settings and streams that a command works on."""
-
-    settings: Settings
-    streams: dict[str, Stream]
-
-    @classmethod
-    def of(cls, path: Path | None) -> "Deployment":
-        settings = load_settings()
-        found = path or settings.streams
-        if found is None:
-            raise errors.SettingsError("there are no stream files: give --streams PATH or set DEDUP_PLATFORM_STREAMS")
-        return cls(settings, load_streams(found))
-
-    def platform(self) -> Platform:
-        return Platform.open(self.settings, self.streams, spark=lambda: spark_session(self.settings))
-
-    def chosen(self, name: str | None) -> list[Stream]:
-        """The named stream, or all."""
-        if name is not None and name not in self.streams:
-            raise errors.UnknownStreamError(name, self.streams)
-        return [self.streams[name]] if name else list(self.streams.values())
-
-    def of_topic(self, name: str) -> Stream:
-        """The named stream, which must read a topic."""
-        return self._of_kind(name, "kafka")
-
-    def of_files(self, name: str) -> Stream:
-        """The named stream, which must read files."""
-        return self._of_kind(name, "files")
-
-    def _of_kind(self, name: str, kind: str) -> Stream:
-        [stream] = self.chosen(name)
-        if stream.source.kind != kind:
-            raise typer.BadParameter(f"{name} has a source of kind {stream.source.kind}; this is about kind {kind}")
-        return stream
+app.add_typer(sources.files_app, name="files")
+app.add_typer(sources.offsets_app, name="offsets")
+app.add_typer(rejected.app, name="rejected")
+app.add_typer(sources.batches_app, name="batches")
 
 
 def main() -> None:
@@ -161,19 +79,6 @@ def _run() -> int:
             err.print(message_of(error), markup=False, highlight=False, soft_wrap=True)
         return exit_code(error)
     return 0
-
-
-def exit_code(error: Exception) -> int:
-    """What HELP promises for a failure."""
-    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), FAILED)
-
-
-def message_of(error: Exception) -> str:
-    """What to print of a failure: all that the platform says, the first line of what anybody else says."""
-    if isinstance(error, errors.DedupPlatformError):
-        return str(error)
-    first = next(iter(str(error).splitlines()), "")
-    return f"{type(error).__name__}: {first} (--debug before the command shows where)"
 
 
 @app.callback()
@@ -338,7 +243,7 @@ def redecode(
     ordinals = _ordinals(chosen, partitions)
     with shown(err, f"{stream}: decoding {partitions} again", None):
         outcome = deployment.platform().redecode(stream, ordinals)
-    _print_outcome(chosen, outcome, as_json)
+    rejected.print_outcome(chosen, outcome, as_json)
 
 
 @app.command()
@@ -366,145 +271,6 @@ def run_connect_server(
     os.execve(program, [program, *arguments], environment)
 
 
-@files_app.command()
-def accept(
-    stream: StreamArgument,
-    paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Absolute, an s3:// URL, or below the source's folder.")
-    ],
-    streams: StreamsOption = None,
-) -> None:
-    """Let files that changed after they were read be read again, as a new generation, by the next run."""
-    deployment = Deployment.of(streams)
-    source = deployment.of_files(stream).files
-    relative = [source.below_root(path) for path in paths]
-    deployment.platform().accept(stream, relative)
-    out.print(f"{len(relative)} files accepted; the next run reads them again.")
-
-
-@offsets_app.command("show")
-def show_offsets(stream: StreamArgument, streams: StreamsOption = None, as_json: JsonOption = False) -> None:
-    """How far each partition of a topic has been read, and what its consumer group was told."""
-    deployment = Deployment.of(streams)
-    offsets = deployment.platform().offsets(deployment.of_topic(stream).name)
-    if as_json:
-        printing.print_json([asdict(each) for each in offsets])
-    else:
-        printing.print_offsets(out, offsets)
-
-
-@offsets_app.command("accept")
-def accept_losses(stream: StreamArgument, streams: StreamsOption = None) -> None:
-    """Go on behind what a topic has lost; one that began anew is read from its beginning."""
-    deployment = Deployment.of(streams)
-    commit = deployment.platform().accept_losses(deployment.of_topic(stream).name)
-    out.print("Nothing is lost." if commit is None else "Accepted; the next run goes on from there.")
-
-
-@rejected_app.command("list")
-def list_rejected(
-    stream: StreamArgument,
-    reason: ReasonOption = None,
-    source: SourceOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    limit: LimitOption = None,
-    streams: StreamsOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Count rejected records by reason; where any option chooses some, list those too (20 without --limit)."""
-    deployment = Deployment.of(streams)
-    deployment.chosen(stream)
-    platform, choice = deployment.platform(), _choice(reason, source, since, until)
-    reasons = platform.rejected_reasons(stream, choice)
-    is_chosen = limit is not None or choice != Choice()
-    records = platform.rejected_records(stream, choice, limit or printing.RECORDS_SHOWN) if is_chosen else []
-    if as_json:
-        printing.print_json(printing.rejected_value(reasons, records))
-    else:
-        printing.print_rejected(out, reasons, records)
-
-
-@rejected_app.command("show")
-def show_rejected(
-    stream: StreamArgument,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="As `rejected list` shows it.")],
-    offset: Annotated[int, typer.Argument(metavar="OFFSET")],
-    partition: Annotated[int, typer.Option("--partition", metavar="N", help="The record's source_partition.")] = 0,
-    index: Annotated[int, typer.Option("--index", metavar="N", help="The record's source_index.")] = 0,
-    streams: StreamsOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show one rejected record whole: its payload as text, or hexadecimal if it is none, and its context."""
-    deployment = Deployment.of(streams)
-    deployment.chosen(stream)
-    record = deployment.platform().rejected_record(stream, source, partition, offset, index)
-    if as_json:
-        printing.print_json(printing.record_value(record))
-    else:
-        printing.print_record(out, record)
-
-
-@rejected_app.command()
-def replay(
-    stream: StreamArgument,
-    reason: ReasonOption = None,
-    source: SourceOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    limit: LimitOption = None,
-    streams: StreamsOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Decode rejected records again with today's stream file, all or some; the next run repairs what changed."""
-    deployment = Deployment.of(streams)
-    [chosen] = deployment.chosen(stream)
-    with shown(err, f"{stream}: decoding rejected records again", None):
-        outcome = deployment.platform().replay(stream, _choice(reason, source, since, until), limit)
-    _print_outcome(chosen, outcome, as_json)
-
-
-@rejected_app.command()
-def drop(
-    stream: StreamArgument,
-    reason: ReasonOption = None,
-    source: SourceOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    limit: LimitOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    streams: StreamsOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Take the payloads from rejected records, all or those chosen, for good; the records themselves stay, marked."""
-    deployment = Deployment.of(streams)
-    [chosen] = deployment.chosen(stream)
-    platform, choice = deployment.platform(), _choice(reason, source, since, until)
-    reasons = platform.rejected_reasons(stream, choice)
-    waiting = sum(each.records for each in reasons if not each.reason.startswith(DROPPED))
-    if waiting and not yes:
-        _confirm(f"Drop {min(waiting, limit or waiting):,} rejected records of {stream}? Their payloads will be gone")
-    with shown(err, f"{stream}: dropping rejected records", None):
-        outcome = platform.drop(stream, choice, limit)
-    _print_outcome(chosen, outcome, as_json)
-
-
-def _choice(reason: str | None, source: str | None, since: datetime | None, until: datetime | None) -> Choice:
-    first, end = (time.replace(tzinfo=UTC) if time else None for time in (since, until))
-    return Choice(reason, source, first, end)
-
-
-def _confirm(question: str) -> None:
-    """Go on if the answer is yes; none is a no."""
-    try:
-        is_agreed = typer.confirm(question, err=True)
-    except typer.Abort:
-        is_agreed = False
-    if not is_agreed:
-        err.print("nothing was changed; --yes says yes beforehand")
-        raise typer.Exit(REFUSED)
-
-
 def _ordinals(stream: Stream, keys: str) -> range:
     """The partitions of `FIRST..LAST`, or of one key alone."""
     first, _, last = keys.partition("..")
@@ -515,22 +281,6 @@ def _ordinals(stream: Stream, keys: str) -> range:
     if ends[0] > ends[1]:
         raise typer.BadParameter(f"{keys}: the first partition comes after the last one")
     return range(ends[0], ends[1] + 1)
-
-
-def _print_outcome(stream: Stream, outcome: Outcome, as_json: bool) -> None:
-    if as_json:
-        printing.print_json(printing.outcome_value(stream, outcome))
-    else:
-        printing.print_outcome(out, stream, outcome)
-
-
-@batches_app.command("accept")
-def accept_batch(stream: StreamArgument, streams: StreamsOption = None) -> None:
-    """Let the batch that is held be taken in as it is, with all that is rejected of it, by the next run."""
-    deployment = Deployment.of(streams)
-    deployment.chosen(stream)
-    commit = deployment.platform().accept_batch(stream)
-    out.print("No batch is held." if commit is None else "Accepted; the next run takes it in.")
 
 
 def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> None:

@@ -1,0 +1,63 @@
+"""What all commands share: where they print, the arguments that are the same for all, and the streams they work on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dedup_platform import errors
+from dedup_platform.platform import Platform
+from dedup_platform.settings import Settings, load_settings
+from dedup_platform.spark import spark_session
+from dedup_platform.stream import Stream, load_streams
+
+out = Console()
+err = Console(stderr=True)
+
+StreamsOption = Annotated[
+    Path | None,
+    typer.Option("--streams", metavar="PATH", help="A stream file or a folder of them; else DEDUP_PLATFORM_STREAMS."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for programs.")]
+StreamArgument = Annotated[str, typer.Argument(metavar="STREAM")]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The settings and streams that a command works on."""
+
+    settings: Settings
+    streams: dict[str, Stream]
+
+    @classmethod
+    def of(cls, path: Path | None) -> "Deployment":
+        settings = load_settings()
+        found = path or settings.streams
+        if found is None:
+            raise errors.SettingsError("there are no stream files: give --streams PATH or set DEDUP_PLATFORM_STREAMS")
+        return cls(settings, load_streams(found))
+
+    def platform(self) -> Platform:
+        return Platform.open(self.settings, self.streams, spark=lambda: spark_session(self.settings))
+
+    def chosen(self, name: str | None) -> list[Stream]:
+        """The named stream, or all."""
+        if name is not None and name not in self.streams:
+            raise errors.UnknownStreamError(name, self.streams)
+        return [self.streams[name]] if name else list(self.streams.values())
+
+    def of_topic(self, name: str) -> Stream:
+        """The named stream, which must read a topic."""
+        return self._of_kind(name, "kafka")
+
+    def of_files(self, name: str) -> Stream:
+        """The named stream, which must read files."""
+        return self._of_kind(name, "files")
+
+    def _of_kind(self, name: str, kind: str) -> Stream:
+        [stream] = self.chosen(name)
+        if stream.source.kind != kind:
+            raise typer.BadParameter(f"{name} has a source of kind {stream.source.kind}; this is about kind {kind}")
+        return stream
