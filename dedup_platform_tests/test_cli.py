@@ -246,8 +246,19 @@ def test_the_console_script_documents_its_exit_codes() -> None:
         "rejected",
         "demo",
         "files",
+        "offsets",
+        "batches",
+        "connect-server",
     ):
         assert command in shown
+
+
+@pytest.mark.parametrize(("width", "lines"), [({}, 1), ({"COLUMNS": "80"}, 3)], ids=["piped", "as wide as asked"])
+def test_what_is_piped_is_not_broken_into_lines(width: dict[str, str], lines: int) -> None:
+    program = "from dedup_platform.cli import out; out.print(' '.join(['word'] * 40))"
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | width
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert len(done.stdout.splitlines()) == lines
 
 
 def test_one_stream_that_fails_is_shown_beside_the_others(line: Line, stream: Stream, tmp_path: Path) -> None:

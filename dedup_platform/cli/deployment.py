@@ -1,5 +1,6 @@
 """What all commands share: where they print, the arguments that are the same for all, and the streams they work on."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +14,17 @@ from dedup_platform.settings import Settings, load_settings
 from dedup_platform.spark import spark_session
 from dedup_platform.stream import Stream, load_streams
 
-out = Console()
-err = Console(stderr=True)
+_UNBROKEN = 1_000  # columns: what goes to a file or another program is to be found there whole, a row a line
+
+
+def _console(stderr: bool = False) -> Console:
+    console = Console(stderr=stderr)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _UNBROKEN
+    return console
+
+
+out, err = _console(), _console(stderr=True)
 
 StreamsOption = Annotated[
     Path | None,

@@ -56,12 +56,17 @@ class MessageReader:
     def batch(self, value: bytes) -> tuple[Sequence[bytes], Contents, str] | None:
         """Payloads and contents of a message whose records can be read together, and the payload_context of each.
 
-        None if it takes `records`, which says the same of such a message.
+        None if it takes `records`, which says the same of such a message. SourceError as for that.
         """
-        if self._source.format != "protobuf" or self._source.registry:
+        if self._source.format != "protobuf":
             return None
-        found = self._protobuf.batch(value)
-        return (*found, context_text(format=self._source.format)) if found else None
+        facts: dict[str, Any] = {"format": self._source.format}
+        try:
+            body = self._body(value, facts) if self._source.registry else value
+            found = self._protobuf.batch(body, facts)
+        except RejectedError:
+            return None
+        return (*found, context_text(**facts)) if found else None
 
     def content(self, payload: bytes, context: dict[str, Any]) -> Content:
         """What a record of raw_events holds, from its payload and the facts of its payload_context.

@@ -85,8 +85,7 @@ class ProtobufMessages:
 
     def records(self, body: bytes, facts: dict[str, Any]) -> Iterator[Record]:
         """The records of one message. RejectedError, before the first, if it is none of this type."""
-        if "schema_id" in facts:
-            body = self._without_indexes(body, self._registered(facts["schema_id"]))
+        body = self._without_indexes(body, facts)
         context = context_text(**facts)
         if self._batch is None:
             yield bounded(body, self.content, context, facts)
@@ -99,10 +98,11 @@ class ProtobufMessages:
         if end < len(body):
             yield body[end:][:MAX_RECORD_BYTES], MALFORMED_RECORD, context_text(**facts, rest=True)
 
-    def batch(self, body: bytes) -> tuple[Sequence[bytes], Contents] | None:
-        """The events of a message without a registry's header, read together; None if `records` must read them."""
+    def batch(self, body: bytes, facts: dict[str, Any]) -> tuple[Sequence[bytes], Contents] | None:
+        """The events of one message, read together; None if `records` must read them. RejectedError as for that."""
         if self._batch is None or self._columns is None:
             return None
+        body = self._without_indexes(body, facts)
         payloads, end = _elements(body, self._batch.number)
         if end < len(body) or not payloads or max(map(len, payloads)) > MAX_RECORD_BYTES:
             return None
@@ -120,8 +120,11 @@ class ProtobufMessages:
         except (DecodeError, UnicodeDecodeError):
             return MALFORMED_RECORD
 
-    def _without_indexes(self, body: bytes, writers: RegisteredSchema) -> bytes:
-        """The message behind the indexes that say which one of its registered schema it is."""
+    def _without_indexes(self, body: bytes, facts: dict[str, Any]) -> bytes:
+        """The message behind the indexes that say which one of its registered schema it is, if it has such a schema."""
+        if "schema_id" not in facts:
+            return body
+        writers = self._registered(facts["schema_id"])
         try:
             indexes, end = _indexes(body)
         except (IndexError, ValueError):

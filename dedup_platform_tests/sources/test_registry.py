@@ -174,6 +174,22 @@ def test_protobuf_is_read_behind_its_indexes(registry: Registry, folder: Path) -
     assert read(batches, header(1) + b"\2\2" + batch) == [(event, fields, context)]
 
 
+def test_batches_behind_a_header_are_read_together(registry: Registry, folder: Path) -> None:
+    registry.add_version("place", PLACE)
+    registry.add(1, PROTO, "PROTOBUF", [{"name": "parts/place.proto", "subject": "place", "version": 1}])
+    stream = registered(
+        "protobuf", registry, folder, fields={"event_time": {"field": "n", "format": "epoch_ms"}}, **BATCH
+    )
+    events = [{"user": "u", "id": str(number), "n": 1709290800000 + number} for number in range(3)]
+    batch = message_class(folder, "pkg.Batch")(events=events).SerializeToString()
+    together = MessageReader(stream).batch(header(1) + b"\2\2" + batch)
+    assert together
+    assert together[-1] == '{"format":"protobuf","schema_id":1}'
+    for value in (header(1) + b"\2\2" + batch, header(9) + b"\2\2" + batch, header(1) + b"\0" + batch, batch, b""):
+        read(stream, value)
+    assert MessageReader(stream).batch(header(9) + b"\2\2" + batch) is None
+
+
 @pytest.mark.parametrize(
     "indexes",
     [b"", b"\2\2", b"\2\4", b"\2\3", b"\4\2\0", b"\4\2\2", b"\1", b"\x80", b"\xff" * 11],
