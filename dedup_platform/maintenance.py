@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -22,7 +21,6 @@ from dedup_platform.catalog import (
     committed_at,
     head,
     live,
-    new_receipt_name,
     paired_duplicates,
     pairs,
     summary,
@@ -33,6 +31,7 @@ from dedup_platform.lakehouse import STAGING, Lakehouse, upkeep
 from dedup_platform.lateness import Cell
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.ledger.schema import CONSUMER
+from dedup_platform.receipts import build_properties, receipt_of_same_rows
 from dedup_platform.retries import again
 from dedup_platform.stream import Maintenance as Rules, Stream
 
@@ -178,27 +177,9 @@ class Maintenance:
         return {cell for cell in settled if newest.get(cell, emptied) > built[cell]}
 
     def _commit_built(self, stream: Stream, table: str, heads: Mapping[str, Head], cells: Collection[Cell]) -> None:
-        source, settings = tables.INPUT_OF[table], fingerprint(stream, table)
-        previous = heads[table].receipt
-        old = (self.lake.catalog.read_receipt(stream.name, previous) if previous else None) or {}
-        receipt: dict[str, Any] = {
-            "name": new_receipt_name(),
-            "table": table,
-            "built_from": {source: {"snapshot": heads[source].snapshot_id, "sequence": heads[source].sequence}},
-            "fingerprint": settings,
-            "reason": "maintenance",
-            "checked": sorted(cells),
-            "rewritten": [],
-            "previous": previous,
-            # No row changed, so the total is what it was.
-            **({"events": old["events"]} if "events" in old else {}),
-        }
-        properties = {
-            "receipt": receipt["name"],
-            "built-from": f"{source}@{heads[source].snapshot_id}",
-            "fingerprint": settings,
-            "reason": "maintenance",
-        }
+        settings = fingerprint(stream, table)
+        receipt = receipt_of_same_rows(self.lake.catalog, stream.name, table, heads, settings, "maintenance", cells)
+        properties = build_properties(receipt)
         if table == tables.DEDUPLICATED_EVENTS and (pair := self._pair(stream)):
             properties["duplicates-snapshot"] = str(pair)
         staged = self.lake.stage_nothing(stream, table, heads[table].snapshot_id, properties)

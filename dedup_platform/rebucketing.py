@@ -12,7 +12,7 @@ from typing import Any
 from pyiceberg.manifest import DataFile
 
 from dedup_platform import tables
-from dedup_platform.catalog import bucket_count, new_receipt_name
+from dedup_platform.catalog import bucket_count
 from dedup_platform.cellwork import Chunk, Store, Written, work
 from dedup_platform.datafiles import buckets_of
 from dedup_platform.errors import ConflictError, ConservationError
@@ -21,6 +21,7 @@ from dedup_platform.lakehouse import Lakehouse
 from dedup_platform.lakehouse.layout import Files, Layout
 from dedup_platform.lateness import NO_ENTITY, Cell
 from dedup_platform.ledger import Head, Ledger
+from dedup_platform.receipts import build_properties, receipt_of_same_rows
 from dedup_platform.stream import Stream
 
 Listener = Callable[[str, int, int], None]
@@ -109,7 +110,7 @@ class Rebucketing:
         receipt = self._receipt(stream, layout, heads, copies)
         properties = {"reason": "buckets"}
         if receipt:
-            properties |= {"receipt": receipt["name"], "fingerprint": receipt["fingerprint"]}
+            properties = build_properties(receipt)
             self.lake.catalog.write_receipt(stream.name, receipt["name"], receipt)
         if layout.table == tables.DEDUPLICATED_EVENTS:
             # The duplicates were swapped before the events: what is paired with these is what is there now.
@@ -125,23 +126,11 @@ class Rebucketing:
         table = layout.table
         if table not in tables.INPUT_OF:
             return None
-        source = tables.INPUT_OF[table]
-        previous = heads[table].receipt
-        last = (self.lake.catalog.read_receipt(stream.name, previous) if previous else None) or {}
-        return {
-            "name": new_receipt_name(),
-            "table": table,
-            "built_from": {source: {"snapshot": heads[source].snapshot_id, "sequence": heads[source].sequence}},
-            "fingerprint": fingerprint(stream, table),
-            "reason": "buckets",
-            "buckets": layout.buckets,
-            # All cells of the input, too: of some of them nothing came out.
-            "checked": sorted({*copies, *self._cells(stream, source)}),
-            "rewritten": [],
-            "previous": previous,
-            # No row changed, so the total is what it was.
-            **({"events": last["events"]} if "events" in last else {}),
-        }
+        # All cells of the input, too: of some of them nothing came out.
+        cells = {*copies, *self._cells(stream, tables.INPUT_OF[table])}
+        settings = fingerprint(stream, table)
+        receipt = receipt_of_same_rows(self.lake.catalog, stream.name, table, heads, settings, "buckets", cells)
+        return receipt | {"buckets": layout.buckets}
 
     def _cells(self, stream: Stream, table: str) -> set[Cell]:
         cells = set(self.ledger.sizes(stream.name, table))

@@ -14,7 +14,6 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql import functions as F
 
 from dedup_platform import statistics
-from dedup_platform.catalog import new_receipt_name
 from dedup_platform.cellwork import (
     CellFiles,
     Deduplication,
@@ -34,6 +33,7 @@ from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import Lakehouse, Staged
 from dedup_platform.lateness import NO_ENTITY, Cell, Facts, reach
 from dedup_platform.ledger import CellSize, Head, Ledger
+from dedup_platform.receipts import build_properties, build_receipt
 from dedup_platform.stream import Stream
 from dedup_platform.tables import (
     DEDUPLICATED_EVENTS,
@@ -183,7 +183,7 @@ class Recompute:
         beside = self._stage(build, duplicates, {"reason": build.reason}) if duplicates.changed else None
         pair = beside.snapshot_id if beside else build.heads[DUPLICATE_EVENTS].snapshot_id
         receipt = self._receipt(build, cells, events.changed)
-        properties = self._properties(build, receipt) | {"duplicates-snapshot": str(pair)}
+        properties = build_properties(receipt) | {"duplicates-snapshot": str(pair)}
         staged = self._stage(build, events, properties)
         self._check_cells(
             build,
@@ -210,7 +210,7 @@ class Recompute:
         written = [*(each for cell, each in ready.items() if cell in cells), *done.written]
         fragments = Rebuilt.of(SESSION_FRAGMENTS, written, old[SESSION_FRAGMENTS])
         receipt = self._receipt(build, cells, fragments.changed)
-        staged = self._stage(build, fragments, self._properties(build, receipt))
+        staged = self._stage(build, fragments, build_properties(receipt))
         before, after = fragments.count_events()
         sizes = self.ledger.sizes(stream.name, DEDUPLICATED_EVENTS, fragments.changed)
         inside = sum(sizes[cell].rows for cell in fragments.changed if cell in sizes)
@@ -229,7 +229,7 @@ class Recompute:
         done = work(self.lake.spark(), chunks, Sessionization(stream), files)
         sessions = Rebuilt.of(SESSIONS, done.written, old[SESSIONS])
         receipt = self._receipt(build, cells, sessions.changed)
-        staged = self._stage(build, sessions, self._properties(build, receipt))
+        staged = self._stage(build, sessions, build_properties(receipt))
         before, after = sessions.count_events()
         total = receipt["events"] = self._total_events(build, SESSIONS) - before + after
         if build.facts.changes.keys() <= cells:
@@ -287,26 +287,7 @@ class Recompute:
         return rows | (staged.rows_by_cell() if staged else {})
 
     def _receipt(self, build: Build, checked: Cells, rewritten: Cells) -> dict[str, Any]:
-        source = INPUT_OF[build.table]
-        head = build.heads[source]
-        return {
-            "name": new_receipt_name(),
-            "table": build.table,
-            "built_from": {source: {"snapshot": head.snapshot_id, "sequence": head.sequence}},
-            "fingerprint": build.facts.fingerprint,
-            "reason": build.reason,
-            "checked": sorted(checked),
-            "rewritten": sorted(rewritten),
-            "previous": build.heads[build.table].receipt,
-        }
-
-    def _properties(self, build: Build, receipt: Mapping[str, Any]) -> dict[str, str]:
-        return {
-            "receipt": receipt["name"],
-            "built-from": f"{INPUT_OF[build.table]}@{build.source}",
-            "fingerprint": build.facts.fingerprint,
-            "reason": build.reason,
-        }
+        return build_receipt(build.table, build.heads, build.facts.fingerprint, build.reason, checked, rewritten)
 
     def _publish(
         self,
