@@ -226,7 +226,14 @@ def test_ticks_are_measured_on_ledgers_of_any_size(tmp_path: Path, monkeypatch: 
 def test_the_harness_writes_figures_a_plot_and_a_page(tmp_path: Path) -> None:
     docs = tmp_path / "docs" / "benchmarks.md"
     docs.parent.mkdir()
-    arguments = ["--measures", "rebuild,rebuild_cold,skew", "--contenders", "duckdb,polars", "--events", "5000"]
+    arguments = [
+        "--measures",
+        "rebuild,rebuild_cold,skew",
+        "--contenders",
+        "duckdb,polars,spark (topic)",
+        "--events",
+        "5000",
+    ]
     command = [sys.executable, "-m", "benchmarks", *arguments, "--folder", str(tmp_path), "--docs", str(docs)]
     told = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout + told.stderr

@@ -1,7 +1,7 @@
 """Everything from nothing, cold: from the start of the process to its end."""
 
 from benchmarks.bench import Bench
-from benchmarks.contenders import DUCKDB, OURS
+from benchmarks.contenders import DUCKDB, FROM_FILES, OURS
 from benchmarks.judge import Judge
 from benchmarks.measures.rebuild import check
 from benchmarks.process import Contestant, Run, run_cold
@@ -13,7 +13,7 @@ OFTEN = (OURS, DUCKDB)
 
 def measure(bench: Bench) -> None:
     """Rounds of whole processes."""
-    names = bench.options.contenders
+    names = [name for name in FROM_FILES if name in bench.options.contenders]
     judge = Judge(bench.events.events)
     tasks = bench.tasks(names, bench.events)
     runs: dict[str, list[Run]] = {name: [] for name in names}

@@ -7,6 +7,7 @@ is given to `EventDecoder`.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -16,7 +17,7 @@ from dedup_platform.sources.attributes import attribute_reader
 from dedup_platform.sources.contents import Contents
 from dedup_platform.sources.decoding import Delivery, EventDecoder
 from dedup_platform.sources.event_ids import event_id_reader
-from dedup_platform.sources.plain import plain_doubles, plain_longs, plain_times
+from dedup_platform.sources.plain import plain_decimals, plain_doubles, plain_longs, plain_times
 from dedup_platform.sources.records import Content, RejectedError
 from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, in_microseconds, microseconds, time_reader
 from dedup_platform.stream import Attribute, FieldId, Stream, TimeField, decimal_of
@@ -173,7 +174,9 @@ def _arrivals(deliveries: Sequence[Delivery], read: pl.Series | None) -> pl.Seri
 def _attribute(attribute: Attribute) -> _Column:
     if attribute.type == "timestamp":
         return _time(attribute, FROM_YEAR_1)
-    return _Column(attribute.field, attribute.type, attribute_reader(attribute), _PLAIN.get(attribute.type))
+    size = decimal_of(attribute.type)
+    plain = partial(plain_decimals, precision=size[0], scale=size[1]) if size else _PLAIN.get(attribute.type)
+    return _Column(attribute.field, attribute.type, attribute_reader(attribute), plain)
 
 
 def _time(time: TimeField | Attribute, possible: range) -> _Column:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import Any
 
@@ -53,9 +53,9 @@ class ColumnContents(Contents):
     """They are known by column; a single one is read when it is asked for."""
 
     def __init__(
-        self, columns: Mapping[str, Sequence[Any]], payloads: Sequence[bytes], read: Callable[[bytes], Content]
+        self, column: Callable[[str], Sequence[Any]], payloads: Sequence[bytes], read: Callable[[bytes], Content]
     ) -> None:
-        self._columns = columns
+        self._column = column
         self._payloads = payloads
         self._read = read
 
@@ -66,7 +66,7 @@ class ColumnContents(Contents):
         return self._read(self._payloads[place])
 
     def column(self, name: str) -> Sequence[Any]:
-        return self._columns[name]
+        return self._column(name)
 
 
 class JoinedContents(Contents):

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform import tables
 from dedup_platform.errors import SourceChangedError, SourceError
-from dedup_platform.sources.batches import Delivered, RawBatches
+from dedup_platform.sources.batches import Chunk, Delivered, RawBatches
 from dedup_platform.sources.compression import decompressed
 from dedup_platform.sources.csv_records import csv_records
 from dedup_platform.sources.decoding import EventDecoder
@@ -28,7 +28,7 @@ from dedup_platform.sources.json_records import json_records
 from dedup_platform.sources.lines import Lines
 from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files, stamp
 from dedup_platform.sources.messages import MessageReader
-from dedup_platform.sources.parquet_records import parquet_records
+from dedup_platform.sources.parquet_records import parquet_batches, parquet_records
 from dedup_platform.sources.records import Record
 from dedup_platform.sources.s3 import S3Access, changed_objects, opened_object
 from dedup_platform.stream import Stream
@@ -85,11 +85,7 @@ def read_group(
 
 def records_of(stream: Stream, file: SourceFile, s3: S3Access = _AS_FOUND) -> Iterator[Record]:
     """The records of one file in order. SourceError if it cannot be opened, SourceChangedError if it is another now."""
-    with ExitStack() as closing:
-        content = closing.enter_context(opened_object(s3, file) if file.is_on_s3 else _opened(file))
-        if file.is_on_s3 and stream.files.format == "parquet":
-            # It is read here and there, which would be many requests.
-            content = closing.enter_context(_copied(content))
+    with _content_of(stream, file, s3) as content:
         yield from _records(stream, content, file.path)
 
 
@@ -145,10 +141,37 @@ def _read_groups(
 
 def _delivered(
     stream: Stream, file: SourceFile, generation: int, s3: S3Access, decoder: EventDecoder
-) -> Iterator[Delivered]:
+) -> Iterator[Delivered | Chunk]:
     delivery = decoder.delivery(file.path, file.modified, stream.source.format)
-    for number, record in enumerate(records_of(stream, file, s3)):
-        yield record, delivery, (file.path, generation, number, 0)
+    with _content_of(stream, file, s3) as content:
+        if stream.source.format != "parquet":
+            for number, record in enumerate(_records(stream, content, file.path)):
+                yield record, delivery, (file.path, generation, number, 0)
+            return
+        first = 0
+        for payloads, contents, contexts in parquet_batches(content, file.path):
+            count = len(payloads)
+            yield Chunk(
+                payloads,
+                contents,
+                contexts,
+                deliveries=[delivery] * count,
+                sources=[file.path] * count,
+                partitions=[generation] * count,
+                offsets=range(first, first + count),
+                indexes=[0] * count,
+            )
+            first += count
+
+
+@contextmanager
+def _content_of(stream: Stream, file: SourceFile, s3: S3Access) -> Iterator[BinaryIO]:
+    with ExitStack() as closing:
+        content = closing.enter_context(opened_object(s3, file) if file.is_on_s3 else _opened(file))
+        if file.is_on_s3 and stream.files.format == "parquet":
+            # It is read here and there, which would be many requests.
+            content = closing.enter_context(_copied(content))
+        yield content
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import polars as pl
 
 from dedup_platform.stream import EPOCH_UNITS
 
-__all__ = ["plain_doubles", "plain_longs", "plain_times"]
+__all__ = ["plain_decimals", "plain_doubles", "plain_longs", "plain_times"]
 
 _LONG_DIGITS = 18  # of which 64 bits hold every number
 _EPOCH_DIGITS = {1: 12, 1_000: 15, 1_000_000: 18}  # as many as the year 9999 has in these units
@@ -24,6 +24,13 @@ def plain_longs(texts: pl.Expr, digits: int = _LONG_DIGITS) -> pl.Expr:
 def plain_doubles(texts: pl.Expr) -> pl.Expr:
     """Numbers without an exponent, and without a minus before a zero."""
     return _only(texts, r"^(?:0|-?[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?$").cast(pl.Float64)
+
+
+def plain_decimals(texts: pl.Expr, precision: int, scale: int) -> pl.Expr:
+    """Numbers without an exponent that need no rounding."""
+    whole = f"[0-9]{{1,{precision - scale}}}" if precision > scale else "0"
+    decimals = rf"(?:\.[0-9]{{1,{scale}}})?" if scale else ""
+    return _only(texts, f"^-?{whole}{decimals}$").cast(pl.Decimal(precision, scale))
 
 
 def plain_times(texts: pl.Expr, time_format: str | None, timezone: str) -> pl.Expr:

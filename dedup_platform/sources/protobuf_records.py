@@ -111,7 +111,7 @@ class ProtobufMessages:
             columns = self._columns(events)
         except (DecodeError, UnicodeDecodeError):
             return None
-        return payloads, ColumnContents(columns, payloads, self.content)
+        return payloads, ColumnContents(columns.__getitem__, payloads, self.content)
 
     def content(self, payload: bytes) -> Content:
         """The fields of one event, whoever wrote it."""

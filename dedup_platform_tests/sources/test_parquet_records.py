@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from hypothesis import given, settings, strategies as st
 
-from dedup_platform.sources.parquet_records import parquet_records
+from dedup_platform.sources.json_records import Number, canonical
+from dedup_platform.sources.parquet_records import parquet_batches, parquet_records
 from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD, MAX_RECORD_BYTES, Record
 
 T = datetime(2024, 3, 1, 12, 30, 45, 123456)  # noqa: DTZ001 - a column without a time zone
@@ -26,6 +28,12 @@ def written(table: pa.Table, **options: Any) -> bytes:
 
 
 def read(content: bytes, name: str = "events.parquet") -> list[Record]:
+    """The records of a file; its columns are seen to say the same as they do."""
+    for payloads, contents, contexts in parquet_batches(io.BytesIO(content), name):
+        assert len(payloads) == len(contents) == len(contexts)
+        fields = [content if isinstance(content, dict) else {} for content in contents]
+        for each in {"no such column", *(each for some in fields for each in some)}:
+            assert list(map(repr, contents.column(each))) == [repr(some.get(each)) for some in fields]
     return list(parquet_records(io.BytesIO(content), name))
 
 
@@ -48,6 +56,8 @@ def payloads(columns: Mapping[str, pa.Array]) -> list[str]:
         (pa.array([T.replace(tzinfo=UTC)], pa.timestamp("us", "Asia/Tokyo")), ['"2024-03-01 12:30:45.123456Z"']),
         (pa.array([1_709_296_245_123_456_789], pa.timestamp("ns")), ['"2024-03-01 12:30:45.123456789"']),
         (pa.array([2**62], pa.timestamp("us")), ['"<value out of range: 4611686018427387904>"']),
+        (pa.array([2**62], pa.timestamp("us", "UTC")), ['"<value out of range: 4611686018427387904>Z"']),
+        (pa.array(["x", 'a"b'], pa.string_view()), ['"x"', '"a\\"b"']),
         (pa.array([date(2024, 3, 1)]), ['"2024-03-01"']),
         (pa.array([time(1, 2, 3, 4)]), ['"01:02:03.000004"']),
         (pa.array([b"\xff\0"]), ['"/wA="']),
@@ -64,6 +74,49 @@ def payloads(columns: Mapping[str, pa.Array]) -> list[str]:
 def test_exact_texts(array: pa.Array, texts: list[str]) -> None:
     with_null = pa.concat_arrays([pa.nulls(1, array.type), array])
     assert payloads({"a": with_null}) == [f'{{"a":{text}}}' for text in ["null", *texts]]
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "text": st.none() | st.text(),
+                "long": st.none() | st.integers(-(2**63), 2**63 - 1),
+                "flag": st.none() | st.booleans(),
+                "parts": st.none() | st.lists(st.none() | st.text(max_size=3), max_size=3),
+                "inner": st.none() | st.fixed_dictionaries({"b": st.none() | st.text(), "a": st.none() | st.text()}),
+            }
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sets(st.sampled_from(["text", "long", "flag", "parts", "inner"]), min_size=1),
+)
+@settings(max_examples=200, deadline=None)
+def test_any_values(rows: list[dict[str, Any]], chosen: set[str]) -> None:
+    texts = pa.struct([("b", pa.string()), ("a", pa.string())])
+    types = {
+        "text": pa.string(),
+        "long": pa.int64(),
+        "flag": pa.bool_(),
+        "parts": pa.list_(pa.string()),
+        "inner": texts,
+    }
+    columns = {name: pa.array([row[name] for row in rows], types[name]) for name in sorted(chosen)}
+    assert payloads(columns) == [canonical({name: as_json(row[name]) for name in chosen}) for row in rows]
+
+
+def as_json(value: Any) -> Any:
+    return Number(value) if type(value) is int else value
+
+
+def test_names_that_stand_twice_make_records_malformed() -> None:
+    content = written(pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]))
+    assert [record[:2] for record in read(content)] == [(b'{"a":1,"a":2}', MALFORMED_RECORD)]
+
+
+def test_names_are_escaped() -> None:
+    assert payloads({'"\n': pa.array([1])}) == ['{"\\"\\n":1}']
 
 
 def test_a_dictionary_column_is_its_values() -> None:
