@@ -115,6 +115,7 @@ def drop(
 
 
 def print_outcome(stream: Stream, outcome: Outcome, as_json: bool) -> None:
+    """What became of records that were decoded again, or dropped."""
     if as_json:
         printing.print_json(printing.outcome_value(stream, outcome))
     else:

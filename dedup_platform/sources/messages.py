@@ -58,7 +58,7 @@ class MessageReader:
 
         None if it takes `records`, which says the same of such a message. SourceError as for that.
         """
-        if self._source.format != "protobuf":
+        if self._source.format != "protobuf" or not self._protobuf.reads_columns:
             return None
         facts: dict[str, Any] = {"format": self._source.format}
         try:

@@ -79,10 +79,9 @@ class _Rows:
             return cls({}, _objects(names, [_json(column) for column in columns], rows.num_rows))
         texts = [_texts(column) for column in columns]
         values = [_json_of_texts(column.type, each) for column, each in zip(columns, texts, strict=True)]
-        known = (
-            column if pa.types.is_boolean(column.type) else each for column, each in zip(columns, texts, strict=True)
-        )
-        return cls(dict(zip(names, known, strict=True)), _objects(names, values, rows.num_rows))
+        named = zip(names, columns, texts, strict=True)
+        known = {name: column if pa.types.is_boolean(column.type) else each for name, column, each in named}
+        return cls(known, _objects(names, values, rows.num_rows))
 
     @property
     def are_plain(self) -> bool:

@@ -98,6 +98,11 @@ class ProtobufMessages:
         if end < len(body):
             yield body[end:][:MAX_RECORD_BYTES], MALFORMED_RECORD, context_text(**facts, rest=True)
 
+    @property
+    def reads_columns(self) -> bool:
+        """Whether messages hold batches, of events whose fields can be read together."""
+        return self._columns is not None
+
     def batch(self, body: bytes, facts: dict[str, Any]) -> tuple[Sequence[bytes], Contents] | None:
         """The events of one message, read together; None if `records` must read them. RejectedError as for that."""
         if self._batch is None or self._columns is None:
