@@ -47,6 +47,7 @@ test: setup java ## run every test
 	$(TEST)
 
 soak: setup java ## kill ingest again and again while a million events come, for each of SEEDS (20) seeds
+	$(BIN)/python -m dedup_platform.testing.servers install kafka
 	$(BIN)/python -m pytest dedup_platform_tests/soak --seeds $(SEEDS)
 
 test-thorough: setup java ## run every test, the longest ones in full

@@ -15,10 +15,11 @@ from benchmarks.machine import about
 from benchmarks.options import parse
 from benchmarks.page import write_page
 from benchmarks.process import ContenderError
+from dedup_platform.errors import DedupPlatformError
 
 
 def main() -> int:
-    """Returns 1 if a contender failed or gave another result than the others."""
+    """Returns 1 if a contender failed or gave another result than the others, or a part is missing."""
     # As if interrupted by hand: the contenders end, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options = parse()
@@ -30,7 +31,7 @@ def main() -> int:
         for name in options.measures:
             figures.begin(name)
             import_module(f"benchmarks.measures.{name}").measure(bench)
-    except (ContenderError, DisagreementError) as error:
+    except (ContenderError, DisagreementError, DedupPlatformError) as error:
         console.print(str(error), style="bold red", highlight=False, markup=False)
         return 1
     report.show(figures, console)

@@ -14,6 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 from benchmarks.data import START
 from dedup_platform.stream.schemas import message_type, read_protobuf
 from dedup_platform.testing.servers import KafkaServer
+from dedup_platform.testing.servers.kafka import install_kafka
 
 EVENTS_A_MESSAGE = 500
 ENTITIES = 100_000
@@ -42,6 +43,7 @@ def topic(folder: Path, events: int) -> Iterator[Path]:
     folder.mkdir(parents=True)
     schema = folder / SCHEMA_FILE
     schema.write_text(SCHEMA, encoding="utf-8")
+    install_kafka()
     with KafkaServer(folder / "broker") as server:
         server.create_topic("events", 8, max_message_bytes="9000000")
         _fill(server.brokers, schema, events)
