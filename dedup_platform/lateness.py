@@ -4,14 +4,18 @@ Stale is what is wanted less what is built. It is asked anew each time, so a los
 next.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import islice
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONG_AGO, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 NO_ENTITY = -1
 """The bucket of rows without an entity (Iceberg's null bucket)."""
@@ -52,6 +56,11 @@ class Facts:
     fingerprint: str
     arrival_max: Mapping[Cell, datetime] = field(default_factory=dict)
     """Latest arrival in each cell of the input near a changed one (only where `reach` > 0)."""
+
+    @cached_property
+    def arrival_min(self) -> Mapping[Cell, datetime]:
+        """Earliest arrival among the new rows of each changed cell, where the input tells."""
+        return {cell: change.arrival_min for cell, change in self.changes.items() if change.arrival_min is not None}
 
 
 @dataclass(frozen=True)
@@ -158,8 +167,7 @@ def _near(cell: Cell, cells_around: int) -> Iterator[Cell]:
 
 def _matters(cell: Cell, other: Cell, facts: Facts) -> bool:
     """Whether a waiting record of the cell can change a verdict in the other one."""
-    change, latest = facts.changes.get(cell), facts.arrival_max.get(other)
-    return change is not None and change.arrival_min is not None and latest is not None and latest >= change.arrival_min
+    return facts.arrival_min.get(cell, _NEVER) <= facts.arrival_max.get(other, _LONG_AGO)
 
 
 def _linked_groups(facts: Facts, cells_around: int) -> Iterator[list[Cell]]:
@@ -194,8 +202,8 @@ def _judge(
 ) -> Iterator[StaleCell]:
     changes = [facts.changes[cell] for cell in group if cell in facts.changes]
     rows = sum(change.rows_added for change in changes)
-    waiting = max((now - change.first_commit for change in changes), default=timedelta(0))
-    quiet = min((now - change.last_commit for change in changes), default=timedelta(0))
+    waiting = now - min((change.first_commit for change in changes), default=now)
+    quiet = now - max((change.last_commit for change in changes), default=now)
     settled = quiet >= policy.settle and rows >= policy.min_rows
     ready = settled or waiting >= policy.max_delay or not facts.outdated.isdisjoint(group)
     for cell in group:
@@ -213,14 +221,13 @@ def _reason(cell: Cell, facts: Facts, closes: Mapping[int, datetime]) -> Reason:
 
 
 def _runs(stale: list[StaleCell], hulls: set[tuple[int, int]], facts: Facts, policy: Policy) -> Iterator[PlannedRun]:
-    """Runs for the ready cells; `hulls` are the first and last partitions of the groups that are ready."""
-    ready = {stale_cell.cell for stale_cell in stale if stale_cell.ready}
-    reasons = {stale_cell.cell: stale_cell.reason for stale_cell in stale}
-    for number, (first, last) in enumerate(_packed(sorted(hulls), policy.max_partitions_per_run)):
-        if number == policy.max_runs_per_tick:
-            return
-        cells = sorted(cell for cell in ready if first <= cell.partition <= last)
-        yield PlannedRun(tuple(range(first, last + 1)), reasons[cells[0]], _watermark(facts, cells))
+    """Runs for the ready ones of the sorted cells; `hulls` are the first and last partitions of their groups."""
+    ready = [stale_cell for stale_cell in stale if stale_cell.ready]
+    ranges = islice(_packed(sorted(hulls), policy.max_partitions_per_run), policy.max_runs_per_tick)
+    for first, last in ranges:
+        begin, end = (bisect_left(ready, edge, key=_partition) for edge in (first, last + 1))
+        run = ready[begin:end]
+        yield PlannedRun(tuple(range(first, last + 1)), run[0].reason, _watermark(facts, run))
 
 
 def _packed(hulls: list[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:
@@ -243,6 +250,10 @@ def _packed(hulls: list[tuple[int, int]], most: int) -> Iterator[tuple[int, int]
         yield packed
 
 
-def _watermark(facts: Facts, cells: list[Cell]) -> str:
-    newest = max((facts.changes[cell].sequence for cell in cells if cell in facts.changes), default=0)
+_partition = attrgetter("cell.partition")
+
+
+def _watermark(facts: Facts, cells: list[StaleCell]) -> str:
+    changes = (facts.changes.get(stale_cell.cell) for stale_cell in cells)
+    newest = max((change.sequence for change in changes if change), default=0)
     return f"{facts.table}/{newest}/{facts.fingerprint[:8]}"

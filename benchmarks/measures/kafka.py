@@ -1,8 +1,10 @@
 """A topic of a million events, taken in by the platform and by Spark's own reader of Kafka."""
 
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 
 from benchmarks.bench import Bench
+from benchmarks.contender import Task
 from benchmarks.contenders import SPARK_TOPIC, TOPIC
 from benchmarks.judge import DisagreementError
 from benchmarks.process import Contestant, Run
@@ -14,23 +16,31 @@ WAYS = {TOPIC: "ingest", SPARK_TOPIC: "rebuild"}
 
 
 def measure(bench: Bench) -> None:
-    """The first run of each warms it up."""
-    with topic(bench.options.folder / "bench" / "topic", EVENTS) as sources:
-        for name in (name for name in WAYS if name in bench.options.contenders):
-            with bench.leaving_out(NAME, name):
-                _measure_contender(bench, sources, name)
+    """A B A B, after a first round that does not count."""
+    runs: dict[str, list[Run]] = {name: [] for name in WAYS if name in bench.options.contenders}
+    with topic(bench.options.folder / "bench" / "topic", EVENTS) as sources, ExitStack() as stack:
+        tasks = {name: bench.task(name, sources, f"work/{NAME}") for name in runs}
+        contestants = dict(_prepared(bench, tasks, stack))
+        for number in range(bench.options.runs + 1):
+            bench.say(f"{NAME}: {f'run {number} of {bench.options.runs}' if number else 'warming up'}")
+            for name, contestant in contestants.items():
+                run = _run(bench, contestant, WAYS[name])
+                if number:
+                    runs[name].append(run)
+        for name in contestants:
+            seconds = sorted(run.seconds for run in runs[name])[len(runs[name]) // 2]
+            bench.figures.add(NAME, name, runs[name], events_a_second=round(EVENTS / seconds))
+    for task in tasks.values():
+        bench.forget(task)
 
 
-def _measure_contender(bench: Bench, sources: Path, name: str) -> None:
-    task = bench.task(name, sources, f"work/{NAME}")
-    bench.forget(task)
-    with Contestant(name, task) as contestant:
-        contestant.call("prepare")
-        bench.say(f"{NAME}: {name}")
-        runs = [_run(bench, contestant, WAYS[name]) for _ in range(bench.options.runs + 1)][1:]
-        seconds = sorted(run.seconds for run in runs)[len(runs) // 2]
-        bench.figures.add(NAME, name, runs, events_a_second=round(EVENTS / seconds))
-    bench.forget(task)
+def _prepared(bench: Bench, tasks: Mapping[str, Task], stack: ExitStack) -> Iterator[tuple[str, Contestant]]:
+    for name, task in tasks.items():
+        bench.forget(task)
+        with bench.leaving_out(NAME, name):
+            contestant = stack.enter_context(Contestant(name, task))
+            contestant.call("prepare")
+            yield name, contestant
 
 
 def _run(bench: Bench, contestant: Contestant, method: str) -> Run:

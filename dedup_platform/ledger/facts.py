@@ -13,6 +13,8 @@ from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, HEADS, in_cells,
 
 MANY = 10_000
 """From so many pending cells on, all cells of their partitions are looked at."""
+_ROWS_AT_ONCE = 1_000
+"""Row by row takes longer, and many that live at once keep Python's collector of garbage busy."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def read_changes(connection: sa.Connection, stream: str, source: str) -> Iterato
         .where(of(CHANGES, stream, source))
         .group_by(columns.partition, columns.bucket)
     )
-    for partition, bucket, sequence, rows, first, last, arrival in connection.execute(query):
+    for partition, bucket, sequence, rows, first, last, arrival in connection.execute(query).yield_per(_ROWS_AT_ONCE):
         yield Change(
             Cell(partition, bucket), sequence, int(rows), moment(first) or EPOCH, moment(last) or EPOCH, moment(arrival)
         )
@@ -110,7 +112,8 @@ def read_arrivals(connection: sa.Connection, stream: str, pending: Iterable[Cell
         query = sa.select(*CELLS.c["partition", "bucket", "arrival_max"]).where(
             of(CELLS, stream, tables.RAW_EVENTS), chosen, CELLS.c.arrival_max.is_not(None)
         )
-        arrivals |= {Cell(row[0], row[1]): moment(row[2]) or EPOCH for row in connection.execute(query)}
+        for partition, bucket, latest in connection.execute(query).yield_per(_ROWS_AT_ONCE):
+            arrivals[Cell(partition, bucket)] = moment(latest) or EPOCH
     return arrivals
 
 
