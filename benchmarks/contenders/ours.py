@@ -83,7 +83,7 @@ class Ours(Contender):
             shutil.rmtree(Path(self.settings.warehouse) / STREAM / table)
         (self.settings.home / "control.db").unlink(missing_ok=True)
         self._platform = None
-        Lakehouse(catalog, self._spark).create(self.stream, self.task.buckets)
+        self._create_tables()
 
     def rebuild(self) -> dict[str, Any]:
         platform = self.platform
@@ -117,6 +117,9 @@ class Ours(Contender):
 
     def bytes_read(self) -> int | None:
         return self._read_by_work + (self._log.bytes_read() if self._log else 0)
+
+    def _create_tables(self) -> None:
+        Lakehouse(Catalog(self.settings), self._spark).create(self.stream, self.task.buckets)
 
     def _told(self, commits: list[Commit]) -> dict[str, Any]:
         """Note what commits say they read; returns what they came to."""

@@ -61,6 +61,7 @@ class OursFromTopic(Ours):
         for path in (self.settings.home / "control.db", self.settings.home / "catalog.db"):
             path.unlink(missing_ok=True)
         shutil.rmtree(self.settings.warehouse, ignore_errors=True)
+        self._create_tables()
 
 
 class SparkFromTopic(SparkContender):

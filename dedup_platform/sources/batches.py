@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from itertools import chain, repeat
+from typing import Any, Generic, TypeVar
 
 import polars as pl
 
@@ -14,7 +14,9 @@ from dedup_platform.sources.records import Content
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
 
-__all__ = ["Chunk", "Coordinate", "Delivered", "RawBatches"]
+__all__ = ["Chunk", "Coordinate", "Delivered", "RawBatches", "Repeated"]
+
+T = TypeVar("T")
 
 _MAX_ROWS = 8192
 _MAX_BYTES = 4 * 2**20
@@ -28,17 +30,31 @@ Delivered = tuple[tuple[bytes | None, Content, str], Delivery, Coordinate]
 
 
 @dataclass(frozen=True)
+class Repeated(Generic[T]):
+    """One value for so many records, at least one."""
+
+    value: T
+    count: int
+
+    def __iter__(self) -> Iterator[T]:
+        return repeat(self.value, self.count)
+
+
+Values = Sequence[T] | Repeated[T]
+
+
+@dataclass(frozen=True)
 class Chunk:
     """Records that were read together: what `Delivered` has of one, a column at a time. At least one."""
 
     payloads: Sequence[bytes | None]
     contents: Contents
-    contexts: Sequence[str]
-    deliveries: Sequence[Delivery]
-    sources: Sequence[str]
-    partitions: Sequence[int]
-    offsets: Sequence[int]
-    indexes: Sequence[int]
+    contexts: Values[str]
+    deliveries: Values[Delivery]
+    sources: Values[str]
+    partitions: Values[int]
+    offsets: Values[int]
+    indexes: Values[int]
 
     @classmethod
     def of(cls, delivered: Sequence[Delivered]) -> "Chunk":
@@ -83,17 +99,26 @@ class RawBatches:
         chunks = [*batch, Chunk.of(singles)] if singles else batch
         contents = JoinedContents([chunk.contents for chunk in chunks])
         decoded = self._decoder.decode(contents, _joined(chunk.deliveries for chunk in chunks))
-        kept = {
-            "payload": _joined(chunk.payloads for chunk in chunks),
-            "payload_context": _joined(chunk.contexts for chunk in chunks),
-            "source": _joined(chunk.sources for chunk in chunks),
-            "source_partition": _joined(chunk.partitions for chunk in chunks),
-            "source_offset": _joined(chunk.offsets for chunk in chunks),
-            "source_index": _joined(chunk.indexes for chunk in chunks),
+        kept: dict[str, Sequence[Values[Any]]] = {
+            "payload": [chunk.payloads for chunk in chunks],
+            "payload_context": [chunk.contexts for chunk in chunks],
+            "source": [chunk.sources for chunk in chunks],
+            "source_partition": [chunk.partitions for chunk in chunks],
+            "source_offset": [chunk.offsets for chunk in chunks],
+            "source_index": [chunk.indexes for chunk in chunks],
         }
-        beside = [typed(values, self._types[name]).alias(name) for name, values in kept.items()]
+        beside = [_column(parts, self._types[name]).alias(name) for name, parts in kept.items()]
         return decoded.hstack(beside).select(*self._types)
 
 
-def _joined(parts: Iterable[Sequence[Any]]) -> list[Any]:
+def _column(parts: Sequence[Values[Any]], column_type: str) -> pl.Series:
+    repeated = [part for part in parts if isinstance(part, Repeated)]
+    if len(repeated) < len(parts):
+        return typed(_joined(parts), column_type)
+    counts = pl.Series([part.count for part in repeated])
+    values = typed([part.value for part in repeated], column_type)
+    return pl.select(pl.lit(values).repeat_by(counts).explode()).to_series()
+
+
+def _joined(parts: Iterable[Iterable[T]]) -> list[T]:
     return list(chain.from_iterable(parts))

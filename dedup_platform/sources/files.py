@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform import tables
 from dedup_platform.errors import SourceChangedError, SourceError
-from dedup_platform.sources.batches import Chunk, Delivered, RawBatches
+from dedup_platform.sources.batches import Chunk, Delivered, RawBatches, Repeated
 from dedup_platform.sources.compression import decompressed
 from dedup_platform.sources.csv_records import csv_records
 from dedup_platform.sources.decoding import EventDecoder
@@ -155,11 +155,11 @@ def _delivered(
                 payloads,
                 contents,
                 contexts,
-                deliveries=[delivery] * count,
-                sources=[file.path] * count,
-                partitions=[generation] * count,
+                deliveries=Repeated(delivery, count),
+                sources=Repeated(file.path, count),
+                partitions=Repeated(generation, count),
                 offsets=range(first, first + count),
-                indexes=[0] * count,
+                indexes=Repeated(0, count),
             )
             first += count
 

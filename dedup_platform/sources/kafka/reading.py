@@ -20,7 +20,7 @@ from confluent_kafka import (
 )
 
 from dedup_platform.errors import SourceError
-from dedup_platform.sources.batches import Chunk, Delivered, RawBatches
+from dedup_platform.sources.batches import Chunk, Delivered, RawBatches, Repeated
 from dedup_platform.sources.decoding import CREATE_TIME, EventDecoder
 from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, described, failures_named, properties
 from dedup_platform.sources.kafka.positions import Place
@@ -139,11 +139,11 @@ def _delivered(
             yield Chunk(
                 payloads,
                 contents,
-                contexts=[_joined(context, facts)] * count,
-                deliveries=[delivery] * count,
-                sources=[name] * count,
-                partitions=[range_.partition] * count,
-                offsets=[offset] * count,
+                contexts=Repeated(_joined(context, facts), count),
+                deliveries=Repeated(delivery, count),
+                sources=Repeated(name, count),
+                partitions=Repeated(range_.partition, count),
+                offsets=Repeated(offset, count),
                 indexes=range(count),
             )
             continue
