@@ -27,6 +27,7 @@ _AGAIN = ". Run again when it is there, or unset DEDUP_PLATFORM_SPARK_REMOTE to 
 def opened(settings: Settings, open_session: Callable[[], SparkSession]) -> SparkSession:
     """What `open_session` gives. A session at a server fails soon when the server is gone, and ends with this process.
 
+    One that `settings.spark_remote` names (`session_id`) is shared with other processes, and is left as it is.
     Raises SparkServerError if no server answers at `settings.spark_remote`.
     """
     if not settings.spark_remote:
@@ -40,7 +41,8 @@ def opened(settings: Settings, open_session: Callable[[], SparkSession]) -> Spar
         # The server was started anew since this process spoke to it, and PySpark has noticed just now.
         session = open_session()
     _limit_retries(session, _RETRIES)
-    atexit.register(_leave, session)
+    if not _is_shared(settings.spark_remote):
+        atexit.register(_leave, session)
     return session
 
 
@@ -75,6 +77,12 @@ def _limit_retries(session: SparkSession, retries: int) -> None:
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     session.client.set_retry_policies([DefaultPolicy(max_retries=retries)])  # type: ignore[operator]  # a property
+
+
+def _is_shared(remote: str) -> bool:
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    return DefaultChannelBuilder(remote).session_id is not None
 
 
 def _leave(session: SparkSession) -> None:

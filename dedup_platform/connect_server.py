@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pyspark
 
@@ -31,9 +32,10 @@ def address(port: int) -> str:
     return f"sc://localhost:{port}"
 
 
-def prepare(settings: Settings, port: int) -> dict[str, str]:
+def prepare(settings: Settings, port: int, keeps_sessions: bool = False) -> dict[str, str]:
     """Write the server's properties to `<home>/connect-server.conf`; returns the environment that it must be run in.
 
+    A session that nobody uses ends after an hour, unless the server keeps sessions.
     In a file and not in the command, which every user of the machine can see: properties may hold secrets.
     Raises SettingsError if the port is taken or if the settings name a server already.
     """
@@ -49,6 +51,8 @@ def prepare(settings: Settings, port: int) -> dict[str, str]:
     use_this_python(settings)
     listening = str(settings.connect_address)
     binding = {"spark.connect.grpc.binding.address": listening, "spark.connect.grpc.binding.port": str(port)}
+    if keeps_sessions:
+        binding["spark.connect.session.manager.defaultSessionTimeout"] = "-1"
     file = _properties(settings)
     file.touch()
     file.chmod(0o600)
@@ -68,11 +72,20 @@ class ConnectServer:
         self.port = port
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
+        self._session = uuid4()
 
     @property
     def remote(self) -> str:
         """What `DEDUP_PLATFORM_SPARK_REMOTE` must be to use it."""
         return address(self.port)
+
+    @property
+    def shared_session(self) -> str:
+        """As `remote`, for the runs of one home: they share a session, which the server keeps.
+
+        Spark gives every session Python workers of its own, which import everything anew: seconds of each run.
+        """
+        return f"{self.remote}/;session_id={self._session}"
 
     @property
     def pid(self) -> int | None:
@@ -85,7 +98,7 @@ class ConnectServer:
         Raises SettingsError if it may not be started, SparkServerError if it ends before it answers.
         """
         self.stop()
-        environment = prepare(self._settings, self.port)
+        environment = prepare(self._settings, self.port, keeps_sessions=True)
         # A process group of its own: Ctrl-C is for the runs first, and the server ends after them.
         self._process = subprocess.Popen(command(self._settings), env=environment, process_group=0)
         until = time.monotonic() + _SECONDS_TO_START

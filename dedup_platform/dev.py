@@ -52,7 +52,7 @@ def _dagster(settings: Settings, server: ConnectServer | None, port: int) -> Ite
     environment = {**os.environ, "DAGSTER_HOME": str(settings.dagster_home)}
     if server:
         _say(f"Spark Connect server: {server.remote}, process {server.pid}")
-        environment[f"{ENV_PREFIX}SPARK_REMOTE"] = server.remote
+        environment[f"{ENV_PREFIX}SPARK_REMOTE"] = server.shared_session
     command = [str(Path(sys.executable).with_name("dagster")), "dev", "--host", "127.0.0.1", "--port", str(port)]
     # In a process group of its own it is interrupted once, by this process, and not by the terminal as well.
     dagster = subprocess.Popen([*command, "-m", "dedup_platform.definitions"], env=environment, process_group=0)

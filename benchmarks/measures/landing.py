@@ -53,7 +53,7 @@ def measure(bench: Bench) -> None:
             environment = _environment(task, settings)
             if kind == "warm":
                 server = stack.enter_context(connect_server(settings, free_port()))
-                environment[f"{ENV_PREFIX}SPARK_REMOTE"] = server.remote
+                environment[f"{ENV_PREFIX}SPARK_REMOTE"] = server.shared_session
             instance = stack.enter_context(_dagster(environment, settings, Path(task.logs) / f"dagster-{kind}.log"))
             landings = []
             # The first one waits for Dagster's own start, and on a warm Spark for its warming up.

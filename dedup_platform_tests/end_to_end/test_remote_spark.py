@@ -3,10 +3,13 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from pyspark.sql import SparkSession
@@ -110,6 +113,17 @@ def test_runs_of_two_streams_share_the_server(server: ConnectServer, tmp_path: P
     assert [len(first[table]) for table in (tables.RAW_EVENTS, tables.SESSIONS)] == [9, 3]
 
 
+def test_runs_that_share_a_session_share_its_workers(server: ConnectServer, tmp_path: Path) -> None:
+    def worker(remote: str) -> int:
+        place = {"DEDUP_PLATFORM_HOME": str(tmp_path), "DEDUP_PLATFORM_SPARK_REMOTE": remote}
+        run = [sys.executable, "-c", ASKS_FOR_ITS_WORKER]
+        return int(subprocess.run(run, env=os.environ | place, stdout=PIPE, timeout=PATIENCE, check=True).stdout)
+
+    first = worker(server.shared_session)
+    assert worker(server.shared_session) == first
+    assert worker(server.remote) != first
+
+
 def test_a_run_without_its_server_fails_clearly_and_the_next_one_goes_on(server: ConnectServer, tmp_path: Path) -> None:
     stream = load_stream(stream_file(tmp_path, generate(tmp_path, events=4_000)))
     home = tmp_path / "home"
@@ -125,6 +139,15 @@ def test_a_run_without_its_server_fails_clearly_and_the_next_one_goes_on(server:
     server.start()
     line("run")
     assert json.loads(line("verify", "--json")) == {stream.name: []}
+
+
+ASKS_FOR_ITS_WORKER = """
+import os
+from dedup_platform.settings import load_settings
+from dedup_platform.spark import spark_session
+from dedup_platform.workers import on_workers
+print(on_workers(spark_session(load_settings()), [b""], lambda task: str(os.getpid()).encode())[0].decode())
+"""
 
 
 def few_days(folder: Path, name: str) -> Stream:

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
@@ -61,7 +60,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for name, value in BRIEF_JAVA.items():
             patch.setenv(name, value)
         with connect_server(Settings(home=home), free_port()) as server:
-            yield f"{server.remote}/;session_id={uuid4()}"
+            yield server.shared_session
 
 
 def test_no_record_is_lost_or_doubled(soak_seed: int, tmp_path: Path, remote: str, spark: SparkSession) -> None:
