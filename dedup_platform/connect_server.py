@@ -35,8 +35,8 @@ def address(port: int) -> str:
 def prepare(settings: Settings, port: int, keeps_sessions: bool = False) -> dict[str, str]:
     """Write the server's properties to `<home>/connect-server.conf`; returns the environment that it must be run in.
 
-    A session that nobody uses ends after an hour, unless the server keeps sessions.
     In a file and not in the command, which every user of the machine can see: properties may hold secrets.
+    A session that nobody uses ends after an hour, unless the server keeps sessions.
     Raises SettingsError if the port is taken or if the settings name a server already.
     """
     if settings.spark_remote:

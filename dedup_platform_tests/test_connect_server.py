@@ -59,6 +59,17 @@ def test_it_listens_elsewhere_only_where_it_is_told_to(tmp_path: Path, free_port
     assert "spark.connect.grpc.binding.address=0.0.0.0\n" in Path(file).read_text()
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_it_keeps_sessions_that_nobody_uses_only_where_it_is_told_to(
+    tmp_path: Path, free_port: int, keeps: bool
+) -> None:
+    settings = Settings(home=tmp_path)
+    connect_server.prepare(settings, free_port, keeps_sessions=keeps)
+    *_, file = connect_server.command(settings)
+    lines = Path(file).read_text().splitlines()
+    assert ("spark.connect.session.manager.defaultSessionTimeout=-1" in lines) is keeps
+
+
 def test_a_port_that_is_taken_is_refused_with_the_way_out(tmp_path: Path, taken_port: int) -> None:
     with pytest.raises(SettingsError, match=f"DEDUP_PLATFORM_SPARK_REMOTE=sc://localhost:{taken_port} uses it"):
         connect_server.prepare(Settings(home=tmp_path), taken_port)
