@@ -28,7 +28,6 @@ _CLASSES = {
     SPARK_TOPIC: "topics.SparkFromTopic",
 }
 NAMES = tuple(_CLASSES)
-FROM_FILES = tuple(name for name in NAMES if name not in (TOPIC, SPARK_TOPIC))
 
 DESCRIPTIONS = {
     OURS: "this platform: from `raw_events` to all derived tables, with duplicates, fragments, stable ids and checks",
