@@ -30,8 +30,7 @@ class Cell(NamedTuple):
     bucket: int
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What the commits that a derived cell has not seen yet did to one cell of its input."""
 
     cell: Cell
@@ -78,8 +77,7 @@ class Policy:
     """Partitions on either side of a cell that a record of it can beat or be beaten in."""
 
 
-@dataclass(frozen=True, slots=True)
-class StaleCell:
+class StaleCell(NamedTuple):
     """A cell to rebuild, why, how many input rows wait for it and for how long."""
 
     cell: Cell

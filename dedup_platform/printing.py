@@ -177,9 +177,11 @@ def print_offsets(console: Console, offsets: Iterable[PartitionOffsets]) -> None
 def plan_value(stream: Stream, plan: TablePlan) -> dict[str, Any]:
     """A plan for programs, with partitions as keys."""
     key = stream.partitions.key
-    stale = [asdict(cell) | {"partition": key(cell.cell.partition), "bucket": cell.cell.bucket} for cell in plan.stale]
-    for cell in stale:
-        del cell["cell"]
+    stale = []
+    for each in plan.stale:
+        value = each._asdict()
+        cell = value.pop("cell")
+        stale.append(value | {"partition": key(cell.partition), "bucket": cell.bucket})
     runs = [asdict(run) | {"partitions": [key(partition) for partition in run.partitions]} for run in plan.runs]
     return {"stream": plan.stream, "table": plan.table, "stale": stale, "runs": runs}
 
