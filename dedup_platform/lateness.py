@@ -198,20 +198,20 @@ class _Closes(dict[int, datetime]):
 def _judge(
     group: list[Cell], facts: Facts, policy: Policy, closes: Mapping[int, datetime], now: datetime
 ) -> Iterator[StaleCell]:
-    changes = [facts.changes[cell] for cell in group if cell in facts.changes]
+    found = [facts.changes.get(cell) for cell in group]
+    changes = [change for change in found if change]
     rows = sum(change.rows_added for change in changes)
     waiting = now - min((change.first_commit for change in changes), default=now)
     quiet = now - max((change.last_commit for change in changes), default=now)
     settled = quiet >= policy.settle and rows >= policy.min_rows
     ready = settled or waiting >= policy.max_delay or not facts.outdated.isdisjoint(group)
-    for cell in group:
-        change = facts.changes.get(cell)
-        yield StaleCell(cell, _reason(cell, facts, closes), change.rows_added if change else 0, waiting, ready)
+    for cell, change in zip(group, found, strict=True):
+        reason = _reason(cell, change, facts.outdated, closes)
+        yield StaleCell(cell, reason, change.rows_added if change else 0, waiting, ready)
 
 
-def _reason(cell: Cell, facts: Facts, closes: Mapping[int, datetime]) -> Reason:
-    change = facts.changes.get(cell)
-    if cell in facts.outdated:
+def _reason(cell: Cell, change: Change | None, outdated: frozenset[Cell], closes: Mapping[int, datetime]) -> Reason:
+    if cell in outdated:
         return "settings"
     if change is None:
         return "linked"
