@@ -91,7 +91,7 @@ def _page(figures: Figures, picture: str | None) -> Iterator[str]:
         f"{options['events']:,} events over {options['days']} days, ten a session, {options['copies']:.0%} of them "
         "delivered twice, with UUIDs as ids, a long tail of lateness, and in each 100 bytes that hardly compress, "
         "so that everybody has to copy them. All write Parquet with zstd, level 1. Java has a heap of "
-        f"{options['memory']}; the platform's tables have {options['buckets']} buckets. In the end DuckDB reads "
+        f"{options['memory']}; the platform's tables have {options['buckets']} buckets. After every run DuckDB reads "
         "the files that were written: events and sessions must have the same checksums for all contenders, or the "
         "harness fails."
     )

@@ -26,12 +26,12 @@ def measure(bench: Bench) -> None:
             for name, contestant in contestants.items():
                 contestant.call("clear")
                 run = bench.told(name, contestant.run("rebuild"))
+                # The plain copy has no answer: it is the floor below the others, not one of them.
+                if name != FLOOR:
+                    judge.judge(name, contestant.output())
                 if number:
                     runs[name].append(run)
         for name in names:
-            # The plain copy has no answer: it is the floor below the others, not one of them.
-            if name != FLOOR:
-                judge.judge(name, contestants[name].output())
             bench.figures.add(NAME, name, runs[name])
         if OURS in names:
             bench.figures.tell(NAME, OURS, tables=contestants[OURS].call("table_sizes"))
