@@ -15,8 +15,9 @@ from benchmarks.contender import Task
 from benchmarks.contenders import FLOOR, OURS, TOPIC
 from benchmarks.data import Events
 from benchmarks.figures import Figures
+from benchmarks.judge import Judge
 from benchmarks.options import Options
-from benchmarks.process import PROJECT, ContenderError, Contestant, Run
+from benchmarks.process import PROJECT, ContenderError, Contestant, Run, run_cold
 
 _DECIDE_RAW = ("sources", "stream", "lakehouse", "ingest", "rawwork.py", "tables.py", "catalog.py")
 """What in the package decides how `raw_events` looks: a home is kept for other runs as long as these are the same."""
@@ -96,6 +97,20 @@ class Bench:
                 raise
             self.console.print(f"{name} is left out: {error}", style="bold red", highlight=False, markup=False)
             self.figures.tell(measure, name, failed=True)
+
+    def rounds(self, measure: str) -> Iterator[int]:
+        """The numbers of a measure's rounds, in each of which every contender has a turn; round 0 warms up only."""
+        for number in range(self.options.runs + 1):
+            self.say(f"{measure}: {f'run {number} of {self.options.runs}' if number else 'warming up'}")
+            yield number
+
+    def rebuilt_cold(self, name: str, task: Task, judge: Judge) -> Run:
+        """Everything from nothing in a process of its own; another one clears before it and hands over the answer."""
+        with Contestant(name, task) as helper:
+            helper.call("clear")
+            run = self.told(name, run_cold(name, task, "rebuild"))
+            judge.judge(name, helper.output())
+        return run
 
     def say(self, what: str) -> None:
         """Tell what is going on."""

@@ -21,8 +21,7 @@ def measure(bench: Bench) -> None:
     with topic(bench.options.folder / "bench" / "topic", EVENTS) as sources, ExitStack() as stack:
         tasks = {name: bench.task(name, sources, f"work/{NAME}") for name in runs}
         contestants = dict(_prepared(bench, tasks, stack))
-        for number in range(bench.options.runs + 1):
-            bench.say(f"{NAME}: {f'run {number} of {bench.options.runs}' if number else 'warming up'}")
+        for number in bench.rounds(NAME):
             for name, contestant in contestants.items():
                 run = _run(bench, contestant, WAYS[name])
                 if number:

@@ -21,8 +21,7 @@ def measure(bench: Bench) -> None:
         contestants = {name: stack.enter_context(Contestant(name, task)) for name, task in tasks.items()}
         for contestant in contestants.values():
             contestant.call("prepare")
-        for number in range(bench.options.runs + 1):
-            bench.say(f"{NAME}: {f'run {number} of {bench.options.runs}' if number else 'warming up'}")
+        for number in bench.rounds(NAME):
             for name, contestant in contestants.items():
                 contestant.call("clear")
                 run = bench.told(name, contestant.run("rebuild"))

@@ -3,7 +3,7 @@
 from benchmarks.bench import Bench
 from benchmarks.contenders import DELTA, DUCKDB, ICEBERG, OURS, POLARS, STREAMING
 from benchmarks.judge import Judge
-from benchmarks.process import Contestant, Run, run_cold
+from benchmarks.process import Run
 
 NAME = "rebuild_cold"
 CONTENDERS = (OURS, DUCKDB, POLARS, STREAMING, DELTA, ICEBERG)
@@ -22,9 +22,5 @@ def measure(bench: Bench) -> None:
         bench.say(f"{NAME}: run {number + 1} of {bench.options.runs}")
         for name in names if number == 0 else [name for name in OFTEN if name in names]:
             with bench.leaving_out(NAME, name):
-                with Contestant(name, tasks[name]) as helper:
-                    helper.call("clear")
-                    run = bench.told(name, run_cold(name, tasks[name], "rebuild"))
-                    judge.judge(name, helper.output())
-                runs[name].append(run)
+                runs[name].append(bench.rebuilt_cold(name, tasks[name], judge))
                 bench.figures.add(NAME, name, runs[name])

@@ -67,7 +67,8 @@ def _measure_many_days(bench: Bench) -> None:
             cells = max(run.value["cells_rewritten"] for run in runs)
             late = "1 late event" if count == 1 else f"{count:,} late events"
             where = "1 partition" if partitions == 1 else f"{partitions} partitions"
-            bench.figures.add(f"{NAME}: {late} over {where}", OURS, runs, cells_rewritten=cells)
+            # The very first repair warms up; whatever runs once comes after it.
+            bench.figures.add(f"{NAME}: {late} over {where}", OURS, runs[1:] or runs, cells_rewritten=cells)
         judge.judge(OURS, ours.output())
     for name in (name for name in BATCH if name in bench.options.contenders):
         other = bench.task(name, Path(task.sources), place)

@@ -4,7 +4,6 @@ from benchmarks.bench import Bench
 from benchmarks.contenders import DUCKDB, OURS, POLARS
 from benchmarks.data import Events
 from benchmarks.judge import Judge
-from benchmarks.process import Contestant, run_cold
 
 NAME = "skew"
 CONTENDERS = (OURS, DUCKDB, POLARS)
@@ -24,8 +23,4 @@ def measure(bench: Bench) -> None:
         )
         bench.say(part)
         for name, task in tasks.items():
-            with Contestant(name, task) as helper:
-                helper.call("clear")
-                run = bench.told(name, run_cold(name, task, "rebuild"))
-                judge.judge(name, helper.output())
-            bench.figures.add(part, name, [run])
+            bench.figures.add(part, name, [bench.rebuilt_cold(name, task, judge)])
