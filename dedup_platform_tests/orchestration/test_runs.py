@@ -1,5 +1,6 @@
 """What Dagster's records tell about runs: which are dead, and what that frees."""
 
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -52,14 +53,15 @@ def is_buried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 
 
 def test_a_run_whose_process_was_killed_is_failed_and_gives_its_slot_back(instance: dg.DagsterInstance) -> None:
-    process = subprocess.Popen(["sleep", "60"])
-    run = started(instance, label(psutil.Process(process.pid)))
-    assert not is_buried(instance, run), "it lives"
-    process.kill()
-    # Not waited for yet: a zombie works no more.
-    assert is_buried(instance, run)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        run = started(instance, label(psutil.Process(process.pid)))
+        assert not is_buried(instance, run), "it lives"
+        process.kill()
+        # Until it is dead, which is later than the call. It is not waited for yet: a zombie works no more.
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
+        assert is_buried(instance, run)
     assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.FAILURE  # type: ignore[union-attr]
-    process.wait()
 
 
 def test_another_process_with_the_same_id_is_not_the_runs(instance: dg.DagsterInstance) -> None:
