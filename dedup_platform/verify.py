@@ -38,11 +38,13 @@ def differences(lake: Lakehouse, ledger: Ledger, stream: Stream) -> list[str]:
     }
     records = tables[RAW_EVENTS].where("rejection_reason is null")
     expected = deduplicate(records, stream)
+    # Found once: events are the records that are not among the duplicates, and fragments are made of events.
+    duplicates = expected.duplicates.persist()
     fragments = fragment(expected.events, stream).persist()
     try:
         return [
             *_raw_problems(tables[RAW_EVENTS], _records_read(ledger, stream)),
-            *_compare(stream, DUPLICATE_EVENTS, tables[DUPLICATE_EVENTS], expected.duplicates),
+            *_compare(stream, DUPLICATE_EVENTS, tables[DUPLICATE_EVENTS], duplicates),
             *_compare(stream, DEDUPLICATED_EVENTS, tables[DEDUPLICATED_EVENTS], expected.events),
             *_compare(stream, SESSION_FRAGMENTS, tables[SESSION_FRAGMENTS], fragments),
             *_compare(stream, SESSIONS, tables[SESSIONS], stitch(fragments, stream)),
@@ -50,6 +52,7 @@ def differences(lake: Lakehouse, ledger: Ledger, stream: Stream) -> list[str]:
         ]
     finally:
         fragments.unpersist()
+        duplicates.unpersist()
 
 
 def _records_read(ledger: Ledger, stream: Stream) -> int | None:
