@@ -16,8 +16,8 @@ from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server
 from dedup_platform_tests.servers import new_name, running
 
 PROJECT = Path(__file__).parent.parent
-BRIEF_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
-"""For Java processes of a few minutes, which do not live long enough to earn back what optimizing them costs."""
+BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""For the Java processes of tests: on so little data none of them earns back what optimizing it costs."""
 NO_DATA = "test data is absent: "
 TEST_DATA = f"{ENV_PREFIX}TEST_DATA"
 
@@ -27,6 +27,7 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if (name.startswith(ENV_PREFIX) and name != TEST_DATA) or name == "DAGSTER_HOME":
             del os.environ[name]
+    os.environ["JAVA_TOOL_OPTIONS"] = BRIEF_JAVA
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -21,7 +21,7 @@ from benchmarks.measures import tick
 from benchmarks.options import parse
 from benchmarks.page import write_page
 from benchmarks.process import ContenderError, Contestant, Run
-from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
+from dedup_platform_tests.conftest import PROJECT
 
 EVENTS = Events(4_000, days=3, copies=0.05)
 NAMES = (OURS, NAIVE, DUCKDB, POLARS)
@@ -36,16 +36,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def results(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Run, Output]]:
     """What each contender did and wrote, each in a process of its own."""
     found = {}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in BRIEF_JAVA.items():
-            patch.setenv(name, value)
-        for name in NAMES:
-            folder = tmp_path_factory.mktemp(name)
-            with Contestant(name, task(EVENTS.write(cache), folder)) as contestant:
-                if name == OURS:
-                    contestant.call("ingest")
-                contestant.call("clear")
-                found[name] = (contestant.run("rebuild"), contestant.output())
+    for name in NAMES:
+        folder = tmp_path_factory.mktemp(name)
+        with Contestant(name, task(EVENTS.write(cache), folder)) as contestant:
+            if name == OURS:
+                contestant.call("ingest")
+            contestant.call("clear")
+            found[name] = (contestant.run("rebuild"), contestant.output())
     return found
 
 

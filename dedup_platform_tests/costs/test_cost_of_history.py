@@ -1,7 +1,6 @@
 """What the repair of a late event reads and writes does not depend on how much history lies before it."""
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from dedup_platform import tables
-from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
+from dedup_platform_tests.conftest import PROJECT
 from dedup_platform_tests.costs.event_log import Scans, only_log, scans
 
 SHORT, LONG = 3, 300
@@ -42,7 +41,6 @@ def repairs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Repair]:
     ended = subprocess.run(
         [sys.executable, "-m", "dedup_platform_tests.costs.child", str(folder), str(SHORT), str(LONG)],
         cwd=PROJECT,
-        env=os.environ | BRIEF_JAVA,
         capture_output=True,
         text=True,
         timeout=LONGEST,

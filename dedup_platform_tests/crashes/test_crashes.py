@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from dedup_platform import tables
 from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS, SESSIONS
 from dedup_platform.testing import HeldClock, Rules, histories, make_stream, temporary_platform, write_batch
-from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
+from dedup_platform_tests.conftest import PROJECT
 from dedup_platform_tests.crashes.child import BUCKETS
 from dedup_platform_tests.homes import Home, all_rows, references, stale
 
@@ -108,7 +108,6 @@ def crash(home: Home, step: str, victim: str = "all", job: str = "run") -> tuple
         process = subprocess.run(
             [sys.executable, "-m", "dedup_platform_tests.crashes.child", *map(str, arguments)],
             cwd=PROJECT,
-            env=os.environ | BRIEF_JAVA,
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,

@@ -14,10 +14,9 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 from dedup_platform.testing.servers import free_port
-from dedup_platform_tests.conftest import BRIEF_JAVA
 
 LOCATION = "dedup_platform.definitions"
-BRIEF = BRIEF_JAVA | {"DEDUP_PLATFORM_SPARK_MASTER": "local[2]", "DEDUP_PLATFORM_DRIVER_MEMORY": "1g"}
+BRIEF = {"DEDUP_PLATFORM_SPARK_MASTER": "local[2]", "DEDUP_PLATFORM_DRIVER_MEMORY": "1g"}
 """Settings for runs of a few seconds."""
 
 

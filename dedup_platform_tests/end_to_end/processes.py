@@ -14,7 +14,7 @@ from pathlib import Path
 import pyspark
 
 from dedup_platform.testing.servers import free_port
-from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
+from dedup_platform_tests.conftest import PROJECT
 from dedup_platform_tests.end_to_end.conftest import wait_until
 
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}
@@ -75,7 +75,7 @@ def standalone_cluster(folder: Path, workers: int) -> Iterator[str]:
     port, ui = free_port(), free_port()
     deploy = "org.apache.spark.deploy"
     here = ["--host", "127.0.0.1", "--webui-port"]
-    environment = LOOPBACK | BRIEF_JAVA | {"SPARK_DAEMON_MEMORY": "256m"}
+    environment = LOOPBACK | {"SPARK_DAEMON_MEMORY": "256m"}
     with ExitStack() as started:
 
         def start(name: str, *arguments: str) -> None:

@@ -34,12 +34,9 @@ Rows = dict[str, list[str]]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
     """The one Spark Connect server of these tests. Its own settings name another home than its clients do."""
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in BRIEF.items():
-            environment.setenv(name, value)
-        settings = Settings(home=tmp_path_factory.mktemp("server"), spark_master="local[2]", driver_memory="1g")
-        with connect_server(settings, free_port()) as started:
-            yield started
+    settings = Settings(home=tmp_path_factory.mktemp("server"), spark_master="local[2]", driver_memory="1g")
+    with connect_server(settings, free_port()) as started:
+        yield started
 
 
 def at_server(server: ConnectServer, home: Path, stream: Stream | None = None) -> CommandLine:

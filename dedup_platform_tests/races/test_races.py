@@ -1,7 +1,6 @@
 """Two processes, each with its own Spark, do the same at the same moment; nothing but the lake keeps them apart."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -29,7 +28,7 @@ from dedup_platform.testing import (
 )
 from dedup_platform.testing.delivery import ATTRIBUTES
 from dedup_platform.testing.servers import PostgresServer
-from dedup_platform_tests.conftest import BRIEF_JAVA, PROJECT
+from dedup_platform_tests.conftest import PROJECT
 from dedup_platform_tests.servers import new_name
 
 ROUNDS = 20
@@ -91,10 +90,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Worker, 
 def start(log: IO[str]) -> Worker:
     command = [sys.executable, "-m", "dedup_platform_tests.races.worker", NOW.isoformat()]
     pipe = subprocess.PIPE
-    environment = os.environ | BRIEF_JAVA
-    return Worker(
-        subprocess.Popen(command, cwd=PROJECT, env=environment, stdin=pipe, stdout=pipe, stderr=log, text=True)
-    )
+    return Worker(subprocess.Popen(command, cwd=PROJECT, stdin=pipe, stdout=pipe, stderr=log, text=True))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -30,7 +30,6 @@ from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS
 from dedup_platform.testing.servers import KafkaServer
 from dedup_platform.testing.servers.process import free_port
-from dedup_platform_tests.conftest import BRIEF_JAVA
 from dedup_platform_tests.kafka.topics import NAME, Topic, platform_of, topic_stream
 from dedup_platform_tests.servers import running
 
@@ -56,11 +55,8 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     They share one session, and with it workers that have imported everything.
     """
     home = tmp_path_factory.mktemp("soak-spark")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in BRIEF_JAVA.items():
-            patch.setenv(name, value)
-        with connect_server(Settings(home=home), free_port()) as server:
-            yield server.shared_session
+    with connect_server(Settings(home=home), free_port()) as server:
+        yield server.shared_session
 
 
 def test_no_record_is_lost_or_doubled(soak_seed: int, tmp_path: Path, remote: str, spark: SparkSession) -> None:
