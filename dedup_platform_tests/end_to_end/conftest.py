@@ -128,7 +128,7 @@ def dagster_dev(environment: Mapping[str, str], log: Path) -> Iterator[Webserver
         )
     try:
         server = Webserver(int(ports[0].partition("=")[2]), process)
-        wait_until(server.is_ready, "dagster dev answers", 120)
+        wait_until(server.is_ready, "dagster dev answers", 300)
         yield server
     finally:
         started = process.children(recursive=True)
