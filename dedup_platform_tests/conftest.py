@@ -23,7 +23,10 @@ TEST_DATA = f"{ENV_PREFIX}TEST_DATA"
 
 
 def pytest_configure() -> None:
-    """Forget the deployment of whoever runs the tests: they make their own, in temporary folders."""
+    """Forget the deployment of whoever runs the tests: they make their own, in temporary folders.
+
+    Their Java processes are all brief, too.
+    """
     for name in list(os.environ):
         if (name.startswith(ENV_PREFIX) and name != TEST_DATA) or name == "DAGSTER_HOME":
             del os.environ[name]

@@ -18,8 +18,8 @@ from dedup_platform.settings import ENV_PREFIX
 from dedup_platform.stream import Stream
 from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
 from dedup_platform.testing.servers import PostgresServer, S3Server
-from dedup_platform_tests.end_to_end.conftest import BRIEF
-from dedup_platform_tests.end_to_end.processes import PATIENCE, CommandLine
+from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE
+from dedup_platform_tests.end_to_end.processes import CommandLine
 from dedup_platform_tests.servers import new_name, running
 
 BUCKET = "lake"

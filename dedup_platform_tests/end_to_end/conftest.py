@@ -16,6 +16,8 @@ import psutil  # type: ignore[import-untyped]
 from dedup_platform.testing.servers import free_port
 
 LOCATION = "dedup_platform.definitions"
+PATIENCE = 300
+"""Seconds that a slow machine gets for a step of a test."""
 BRIEF = {"DEDUP_PLATFORM_SPARK_MASTER": "local[2]", "DEDUP_PLATFORM_DRIVER_MEMORY": "1g"}
 """Settings for runs of a few seconds."""
 
@@ -128,7 +130,7 @@ def dagster_dev(environment: Mapping[str, str], log: Path) -> Iterator[Webserver
         )
     try:
         server = Webserver(int(ports[0].partition("=")[2]), process)
-        wait_until(server.is_ready, "dagster dev answers", 300)
+        wait_until(server.is_ready, "dagster dev answers", PATIENCE)
         yield server
     finally:
         started = process.children(recursive=True)

@@ -15,10 +15,9 @@ import pyspark
 
 from dedup_platform.testing.servers import free_port
 from dedup_platform_tests.conftest import PROJECT
-from dedup_platform_tests.end_to_end.conftest import wait_until
+from dedup_platform_tests.end_to_end.conftest import PATIENCE, wait_until
 
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}
-PATIENCE = 300
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,13 @@ from dedup_platform.settings import ENV_PREFIX, Settings
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
 from dedup_platform.testing.servers import PostgresServer, S3Server
-from dedup_platform_tests.end_to_end.conftest import BRIEF, Webserver, dagster_dev, wait_until
+from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, Webserver, dagster_dev, wait_until
 from dedup_platform_tests.end_to_end.processes import CommandLine
 from dedup_platform_tests.orchestration.conftest import QUIET
 from dedup_platform_tests.servers import new_name
 
 DAYS = ("2024-03-01", "2024-03-02", "2024-03-03", "2024-03-04")
 DERIVED = (tables.DUPLICATE_EVENTS, *tables.DERIVED)
-PATIENCE = 300
 
 
 def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: SparkSession) -> None:

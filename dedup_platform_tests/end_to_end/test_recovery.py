@@ -18,10 +18,8 @@ from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
-from dedup_platform_tests.end_to_end.conftest import BRIEF, wait_until
+from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, wait_until
 from dedup_platform_tests.orchestration.conftest import QUIET
-
-PATIENCE = 300
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
 from dedup_platform.testing.servers import free_port
-from dedup_platform_tests.end_to_end.conftest import BRIEF, wait_until
-from dedup_platform_tests.end_to_end.processes import PATIENCE, CommandLine, run_tests, standalone_cluster
+from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, wait_until
+from dedup_platform_tests.end_to_end.processes import CommandLine, run_tests, standalone_cluster
 
 EVENTS = "1000"
 Rows = dict[str, list[str]]
