@@ -1,7 +1,8 @@
 """Reads what Iceberg itself records: tables, main's snapshots, what each of them changed, and receipts. No Spark."""
 
 import json
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -12,10 +13,16 @@ from pyiceberg.catalog import Catalog as IcebergCatalog, load_catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import (
+    DataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+)
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
@@ -30,7 +37,6 @@ from dedup_platform.uris import reaching
 
 SUMMARY = "dedup-platform."
 """Prefix of the platform's own properties in a snapshot's summary."""
-_ALL_ROWS = AlwaysTrue()
 
 
 @dataclass(frozen=True)
@@ -224,15 +230,52 @@ def live(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
                 yield _file_change(entry, arrival)
 
 
-def files_by_cell(
-    table: Table, snapshot_id: int, row_filter: str | BooleanExpression = _ALL_ROWS
-) -> dict[Cell, list[DataFile]]:
-    """The data files of a snapshot that may hold such rows, by cell; files of rejected records are in none."""
+def files_by_cell(table: Table, snapshot_id: int, cells: Collection[Cell] | None = None) -> dict[Cell, list[DataFile]]:
+    """The data files of a snapshot by cell, of all or of these cells; files of rejected records are in none.
+
+    Manifests that can hold none of these cells are not read.
+    """
+    snapshot = table.snapshot_by_id(snapshot_id)
+    assert snapshot is not None, f"{table.name()} has no snapshot {snapshot_id}"
+    wanted = None if cells is None else _Wanted.of(cells)
     found: dict[Cell, list[DataFile]] = {}
-    for task in table.scan(row_filter, snapshot_id=snapshot_id).plan_files():
-        if cell := cell_of(task.file):
-            found.setdefault(cell, []).append(task.file)
+    for manifest in snapshot.manifests(table.io):
+        if wanted is None or wanted.may_be_in(manifest):
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+                cell = cell_of(entry.data_file)
+                if cell and (wanted is None or cell in wanted.cells):
+                    found.setdefault(cell, []).append(entry.data_file)
     return found
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Cells that somebody looks for, and their partitions and buckets, each sorted."""
+
+    cells: frozenset[Cell]
+    partitions: tuple[int, ...]
+    buckets: tuple[int, ...]
+
+    @classmethod
+    def of(cls, cells: Collection[Cell]) -> "_Wanted":
+        partitions, buckets = ({cell[place] for cell in cells} for place in (0, 1))
+        return cls(frozenset(cells), tuple(sorted(partitions)), tuple(sorted(buckets)))
+
+    def may_be_in(self, manifest: ManifestFile) -> bool:
+        """Whether the bounds of the manifest's partitions and buckets leave room for one of them."""
+        if not manifest.partitions:
+            return True
+        by_time, by_entity = manifest.partitions
+        is_null = NO_ENTITY in self.buckets and by_entity.contains_null
+        return _any_within(self.partitions, by_time) and (is_null or _any_within(self.buckets, by_entity))
+
+
+def _any_within(values: Sequence[int], bounds: PartitionFieldSummary) -> bool:
+    if bounds.lower_bound is None or bounds.upper_bound is None:
+        return False
+    low, high = (int.from_bytes(bound, "little", signed=True) for bound in (bounds.lower_bound, bounds.upper_bound))
+    place = bisect_left(values, low)
+    return place < len(values) and values[place] <= high
 
 
 def rejected_files(table: Table, snapshot_id: int) -> list[DataFile]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 from pyiceberg.manifest import DataFile
@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from dedup_platform.datafiles import TableFiles, frame_of
 from dedup_platform.kernels.deduplicated import Verdicts, deduplicate
 from dedup_platform.kernels.fragments import columns_read, fragment
-from dedup_platform.kernels.sessions import stitch
 from dedup_platform.lateness import NO_ENTITY, Cell
 from dedup_platform.stream import Stream
 from dedup_platform.tables import (
@@ -27,7 +26,6 @@ from dedup_platform.tables import (
     DUPLICATE_EVENTS,
     RAW_EVENTS,
     SESSION_FRAGMENTS,
-    SESSIONS,
     column_names,
 )
 from dedup_platform.workers import on_workers
@@ -55,6 +53,8 @@ class Written:
     events_after: int = 0
     numbers: Mapping[str, float] = field(default_factory=dict)
     """For metadata and plots."""
+    reaches: int = 0
+    """How many partitions beyond this one the sessions that start in the cell go on."""
 
 
 @dataclass(frozen=True)
@@ -148,27 +148,6 @@ class Fragmentation:
             yield _fragments(cell, events, chunk.old[SESSION_FRAGMENTS].get(cell, ()), self.stream, store)
 
 
-@dataclass(frozen=True)
-class Sessionization:
-    """Rules 4 and 5 for chunks of fragments; what lies around must hold whole chains."""
-
-    stream: Stream
-
-    def __call__(self, chunk: Chunk, store: Store) -> Iterator[Written]:
-        """The file of sessions that start in each cell of the chunk."""
-        names = column_names(self.stream, SESSIONS)
-        files = [file for part in (chunk.cells, chunk.around) for found in part.values() for file in found]
-        fragments = store.read(SESSION_FRAGMENTS, files, column_names(self.stream, SESSION_FRAGMENTS))
-        rows = stitch(fragments, self.stream).sort("started_at")
-        for cell in chunk.cells:
-            start, end = (self.stream.partitions.start_of(cell.partition + step) for step in (0, 1))
-            inside = rows.filter(pl.col("started_at").is_between(start, end, closed="left"))
-            old = chunk.old[SESSIONS].get(cell, ())
-            is_changed, file = store.replace(SESSIONS, cell, old, inside, ("session_id",), names)
-            before = store.count_events(SESSIONS, old) if is_changed and old else 0
-            yield Written(cell, SESSIONS, is_changed, file, before, int(inside["event_count"].sum()))
-
-
 def chunks_along_time(
     files: CellFiles, cells: Iterable[Cell], old: Mapping[str, CellFiles], reach: int, weigh: Weigh
 ) -> Iterator[Chunk]:
@@ -190,7 +169,7 @@ def chunks_of_chains(files: CellFiles, cells: Iterable[Cell], old: Mapping[str, 
     for bucket in sorted({cell.bucket for cell in cells}):
         inside = {cell: files.get(cell, ()) for cell in sorted(cells) if cell.bucket == bucket}
         around = {cell: files[cell] for cell in sorted(files) if cell.bucket == bucket and cell not in inside}
-        weight = sum(_bytes(found) for found in (*inside.values(), *around.values()))
+        weight = sum(file_bytes(found) for found in (*inside.values(), *around.values()))
         yield Chunk(inside, _old_of(inside, old), around, weight)
 
 
@@ -198,7 +177,7 @@ def chunks_of_cells(files: CellFiles, cells: Iterable[Cell], old: Mapping[str, C
     """Each cell as a chunk: it stands for itself."""
     for cell in sorted(cells):
         found = files.get(cell, ())
-        yield Chunk({cell: found}, _old_of([cell], old), bytes=_bytes(found))
+        yield Chunk({cell: found}, _old_of([cell], old), bytes=file_bytes(found))
 
 
 def _of(cells: Iterable[Cell], files: CellFiles) -> CellFiles:
@@ -222,19 +201,39 @@ class Work:
 
 def work(spark: SparkSession, chunks: Iterable[Chunk], step: Step, tables: Mapping[str, TableFiles]) -> Work:
     """Have Spark's workers do a step for each chunk; small chunks share a task."""
-    tasks = [pickle.dumps(task) for task in cut(list(chunks), lambda chunk: chunk.bytes, TASK_BYTES)]
-    done: list[Work] = [pickle.loads(each) for each in on_workers(spark, tasks, partial(_run, step, tables))]
-    written = [result for each in done for result in each.written]
+    done = list(_on_workers(spark, chunks, step, tables))
+    written = [result for results, _ in done for result in results]
     for result in written:
         if result.file:
             tables[result.table].partitioned(result.file)
-    return Work(written, sum(each.bytes_read for each in done))
+    return Work(written, sum(size for _, size in done))
 
 
-def _run(step: Step, tables: Mapping[str, TableFiles], task: bytes) -> bytes:
+def gather(
+    spark: SparkSession,
+    chunks: Iterable[Chunk],
+    ask: Callable[[Chunk, Store], Iterator[Item]],
+    tables: Mapping[str, TableFiles],
+) -> list[Item]:
+    """Have Spark's workers look at each chunk: all that they found."""
+    return [found for results, _ in _on_workers(spark, chunks, ask, tables) for found in results]
+
+
+def _on_workers(
+    spark: SparkSession,
+    chunks: Iterable[Chunk],
+    step: Callable[[Chunk, Store], Iterator[Item]],
+    tables: Mapping[str, TableFiles],
+) -> Iterator[tuple[list[Item], int]]:
+    """The results of each task, and the bytes that it read."""
+    tasks = [pickle.dumps(task) for task in cut(list(chunks), lambda chunk: chunk.bytes, TASK_BYTES)]
+    return map(pickle.loads, on_workers(spark, tasks, partial(_run, step, tables)))
+
+
+def _run(step: Callable[[Chunk, Store], Iterator[Any]], tables: Mapping[str, TableFiles], task: bytes) -> bytes:
     store = Store(tables)
-    written = [each for chunk in pickle.loads(task) for each in step(chunk, store)]
-    return pickle.dumps(Work(written, store.bytes_read))
+    results = [each for chunk in pickle.loads(task) for each in step(chunk, store)]
+    return pickle.dumps((results, store.bytes_read))
 
 
 def cut(items: Sequence[Item], weigh: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
@@ -258,7 +257,8 @@ def cut(items: Sequence[Item], weigh: Callable[[Item], int], limit: int) -> Iter
         yield part
 
 
-def _bytes(files: Sequence[DataFile]) -> int:
+def file_bytes(files: Sequence[DataFile]) -> int:
+    """The size of some files together."""
     return sum(file.file_size_in_bytes for file in files)
 
 

@@ -41,6 +41,8 @@ class Change(NamedTuple):
     last_commit: datetime
     arrival_min: datetime | None = None
     """Earliest arrival among the new rows; None where the input does not tell."""
+    disturbed: bool = False
+    """Whether a record went that may have beaten one of this cell: a verdict may change without any new row."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,16 @@ class Facts:
         """Earliest arrival among the new rows of each changed cell, where the input tells."""
         return {cell: change.arrival_min for cell, change in self.changes.items() if change.arrival_min is not None}
 
+    @property
+    def pending(self) -> frozenset[Cell]:
+        """All cells that are stale for themselves; others may be linked to them."""
+        return self.outdated | self.changes.keys()
+
+    @cached_property
+    def disturbed(self) -> frozenset[Cell]:
+        """The changed cells that may have lost a record which beat one of theirs."""
+        return frozenset(cell for cell, change in self.changes.items() if change.disturbed)
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -75,6 +87,8 @@ class Policy:
     max_runs_per_tick: int = 10
     reach: int = 0
     """Partitions on either side of a cell that a record of it can beat or be beaten in."""
+    whole_buckets: bool = False
+    """Whether a run takes in all that waits in the buckets of its cells, wherever it lies."""
 
 
 class StaleCell(NamedTuple):
@@ -116,11 +130,13 @@ def plan(facts: Facts, policy: Policy, now: datetime) -> TablePlan:
     stale: list[StaleCell] = []
     hulls: set[tuple[int, int]] = set()
     closes = _Closes(policy)
-    for group in _linked_groups(facts, policy.reach):
+    for group in _whole_buckets(facts) if policy.whole_buckets else _linked_groups(facts, policy.reach):
         judged = list(_judge(group, facts, policy, closes, now))
         stale += judged
         if judged[0].ready:  # then all of the group are
-            hulls.add((min(group).partition, max(group).partition))
+            # Of a whole bucket any cell will do: the run that has one has all of them.
+            first, last = min(group).partition, max(group).partition
+            hulls.add((first, first if policy.whole_buckets else last))
     stale.sort(key=attrgetter("cell"))
     return TablePlan(facts.stream, facts.table, tuple(stale), tuple(_runs(stale, hulls, facts, policy)))
 
@@ -132,6 +148,18 @@ def linked_cells(cell: Cell, facts: Facts, cells_around: int) -> Iterator[Cell]:
     """
     first = facts.arrival_min.get(cell, _NEVER)
     return (each for each in _near(cell, cells_around) if first <= facts.arrival_max.get(each, _LONG_AGO))
+
+
+def disturbed_with(cell: Cell, facts: Facts, cells_around: int) -> Iterator[Cell]:
+    """The changed cells of the same bucket near a changed one, where a record went from the one that beat in the other.
+
+    Nothing is left in the data to tell which, so all that may be are told.
+    """
+    if cell in facts.changes and facts.disturbed:
+        is_disturbed = cell in facts.disturbed
+        for each in _near(cell, cells_around):
+            if each in facts.disturbed or (is_disturbed and each in facts.changes):
+                yield each
 
 
 def contiguous(partitions: Iterable[int]) -> Iterator[tuple[int, ...]]:
@@ -164,6 +192,14 @@ def _near(cell: Cell, cells_around: int) -> Iterator[Cell]:
             yield Cell(partition, cell.bucket)
 
 
+def _whole_buckets(facts: Facts) -> Iterable[list[Cell]]:
+    """Stale cells by bucket."""
+    groups: dict[int, list[Cell]] = defaultdict(list)
+    for cell in facts.pending:
+        groups[cell.bucket].append(cell)
+    return groups.values()
+
+
 def _linked_groups(facts: Facts, cells_around: int) -> Iterator[list[Cell]]:
     """Stale cells and those linked to them, in groups that a commit must not cut."""
     seen: set[Cell] = set()
@@ -180,6 +216,10 @@ def _linked_groups(facts: Facts, cells_around: int) -> Iterator[list[Cell]]:
             for step in steps:
                 other = Cell(cell.partition + step, cell.bucket)
                 if other not in seen and (first <= latest.get(other, _LONG_AGO) or earliest.get(other, _NEVER) <= last):
+                    seen.add(other)
+                    group.append(other)
+            for other in disturbed_with(cell, facts, cells_around) if facts.disturbed else ():
+                if other not in seen:
                     seen.add(other)
                     group.append(other)
         yield group

@@ -365,4 +365,5 @@ def _policy(stream: Stream, table: str) -> Policy:
         max_partitions_per_run=late.max_partitions_per_run,
         max_runs_per_tick=late.max_runs_per_tick,
         reach=reach(stream.deduplicate.window, stream.partitions.length) if first else 0,
+        whole_buckets=table == tables.SESSIONS,
     )

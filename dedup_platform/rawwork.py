@@ -21,7 +21,7 @@ from dedup_platform.clocks import Observed, skew_bucket, skew_seconds
 from dedup_platform.datafiles import HeldRows, TableFiles, by_cell
 from dedup_platform.lateness import Cell
 from dedup_platform.stream import Stream
-from dedup_platform.workers import on_workers, prepare_worker
+from dedup_platform.workers import InProcess, on_workers, prepare_worker
 
 DIVIDED_BYTES = 32 * 2**20
 """Records are taken apart by cell when there are so many."""
@@ -148,8 +148,8 @@ def _unpacked(packs: Iterable[pa.RecordBatch], before: list[Appended]) -> Iterat
 def append(spark: SparkSession, appending: Appending) -> list[Appended]:
     """The new files with the records of all tasks."""
     tasks = appending.tasks
-    if tasks == 1:
-        done = on_workers(spark, [b"0"], appending.read_and_write)
+    if tasks == 1 or isinstance(spark, InProcess):
+        done = on_workers(spark, [b"%d" % number for number in range(tasks)], appending.read_and_write)
     else:
         numbers = spark.range(0, tasks, 1, numPartitions=tasks)
         packs = numbers.mapInArrow(appending.packed, "partition int, bucket int, rows binary, done binary")

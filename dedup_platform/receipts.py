@@ -45,9 +45,9 @@ def receipt_of_same_rows(
 ) -> dict[str, Any]:
     """The receipt of whoever changes no row and says of cells that they are built from their input as it is now."""
     receipt = build_receipt(table, heads, settings, reason, cells)
-    last = catalog.read_receipt(stream, receipt["previous"]) if receipt["previous"] else None
-    # The total is what it was.
-    return receipt | ({"events": last["events"]} if last and "events" in last else {})
+    last = (receipt["previous"] and catalog.read_receipt(stream, receipt["previous"])) or {}
+    # What is told of the whole table is what it was.
+    return receipt | {name: last[name] for name in ("events", "longest_reach") if name in last}
 
 
 def build_properties(receipt: Mapping[str, Any]) -> dict[str, str]:

@@ -1,115 +1,92 @@
-"""Which further cells a recomputation must take in, so that linked cells change together (rule 9, design section 5)."""
+"""Asks the data what links cells: Spark's workers read the narrow columns that tell, of the cells in question alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from pyspark.sql import DataFrame, functions as F
+import polars as pl
+from pyiceberg.manifest import DataFile
 
+from dedup_platform.cellwork import Chunk, Store, chunks_along_time, chunks_of_chains, gather
+from dedup_platform.datafiles import TableFiles
+from dedup_platform.kernels.links import key_columns, linked_partitions, spans_of_chains, spans_of_sessions
+from dedup_platform.kernels.sessions import near_edges
 from dedup_platform.lakehouse import Lakehouse
-from dedup_platform.lateness import Cell, Facts, linked_cells, reach
-from dedup_platform.settings import CATALOG
-from dedup_platform.stages.cells import bucket
-from dedup_platform.stages.deduplicated import linked_partitions
-from dedup_platform.stages.sessions import spans, stitch_edges
+from dedup_platform.lateness import Cell, reach
+from dedup_platform.linking import Cells, Link, Span
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, SESSION_FRAGMENTS, SESSIONS
 
-Cells = frozenset[Cell]
-Span = tuple[int, int, int]
-"""Bucket, first and last partition of a session that spans more than one."""
+
+@dataclass(frozen=True)
+class LinksOfKeys:
+    """Finds the pairs of cells of one bucket that share a key within the window."""
+
+    stream: Stream
+
+    def __call__(self, chunk: Chunk, store: Store) -> Iterator[Link]:
+        """The pairs among the chunk's cells and those around them."""
+        files = [file for part in (chunk.cells, chunk.around) for found in part.values() for file in found]
+        bucket = next(iter(chunk.cells)).bucket
+        if files:
+            for earlier, later in linked_partitions(
+                store.read(RAW_EVENTS, files, key_columns(self.stream)), self.stream
+            ):
+                yield Cell(earlier, bucket), Cell(later, bucket)
 
 
 @dataclass(frozen=True)
-class WidenedSessions:
-    """The cells to rebuild, and all cells that hold fragments of the sessions that start in them (and maybe others)."""
+class SpansOfChains:
+    """Finds how far the chains of fragments of one bucket reach."""
 
-    cells: Cells
-    read: Cells
+    stream: Stream
+
+    def __call__(self, chunk: Chunk, store: Store) -> Iterator[Span]:
+        """The spans of more than one partition."""
+        # Most fragments reach no other: read cell by cell, only those that may stay in memory.
+        edges = [near_edges(self._read(files, store), self.stream) for files in chunk.cells.values()]
+        for first, last in spans_of_chains(pl.concat(edges), self.stream):
+            yield next(iter(chunk.cells)).bucket, first, last
+
+    def _read(self, files: Sequence[DataFile], store: Store) -> pl.DataFrame:
+        return store.read(SESSION_FRAGMENTS, files, ["entity_id", "first_event_time", "last_event_time"])
 
 
-def grown(cells: Iterable[Cell], around: int) -> Cells:
-    """These cells and those at most `around` partitions before or after them."""
-    return frozenset(Cell(cell.partition + step, cell.bucket) for cell in cells for step in range(-around, around + 1))
+@dataclass(frozen=True)
+class SpansOfSessions:
+    """Finds how far the sessions of some cells of a bucket reach."""
+
+    stream: Stream
+
+    def __call__(self, chunk: Chunk, store: Store) -> Iterator[Span]:
+        """The spans of more than one partition."""
+        for cell, files in chunk.cells.items():
+            for first, last in spans_of_sessions(store.read(SESSIONS, files, ["started_at", "ended_at"]), self.stream):
+                yield cell.bucket, first, last
 
 
-def with_linked(lake: Lakehouse, stream: Stream, raw_snapshot: int, facts: Facts, cells: Cells) -> Cells:
-    """These cells and those that share a key with them within the window, if news of the one matter to the other.
-
-    Manifests tell which neighbours can matter at all; only if there are any is the data asked.
-    """
+def links_of_keys(lake: Lakehouse, stream: Stream, snapshot: int, cells: Cells) -> list[Link]:
+    """The pairs of these cells of `raw_events` that share a key within the window."""
     around = reach(stream.deduplicate.window, stream.partitions.length)
-    buckets = lake.buckets(stream)
-    while suspects := _suspects(facts, cells, around):
-        records = lake.read(stream, RAW_EVENTS, raw_snapshot, cells | suspects)
-        pairs = linked_partitions(records.withColumn("_bucket", bucket(buckets, CATALOG)), stream).collect()
-        links = [{Cell(pair.earlier, pair.bucket), Cell(pair.later, pair.bucket)} for pair in pairs]
-        linked = {cell for link in links if not link.isdisjoint(cells) for cell in link} & suspects
-        if not linked:
-            return cells
-        cells |= linked
-    return cells
+    files = lake.files(stream, RAW_EVENTS, snapshot, cells)
+    tables = {RAW_EVENTS: lake.table_files(stream, RAW_EVENTS)}
+    weigh = partial(tables[RAW_EVENTS].bytes_of, columns=key_columns(stream))
+    return gather(lake.spark(), chunks_along_time(files, files, {}, around, weigh), LinksOfKeys(stream), tables)
 
 
-def _suspects(facts: Facts, cells: Cells, around: int) -> Cells:
-    if not around:
-        return frozenset()
-    touched = {neighbour for cell in cells for neighbour in linked_cells(cell, facts, around)}
-    near = grown(cells, around)
-    touching = {cell for cell in near & facts.changes.keys() if not cells.isdisjoint(linked_cells(cell, facts, around))}
-    return frozenset(touched | touching | (near & facts.outdated)) - cells
+def spans_now(lake: Lakehouse, stream: Stream, snapshot: int, cells: Cells) -> list[Span]:
+    """The spans of the sessions that the fragments of these cells form."""
+    return _spans(lake, stream, SESSION_FRAGMENTS, snapshot, cells, SpansOfChains(stream))
 
 
-def with_sessions(
-    lake: Lakehouse, stream: Stream, fragments_snapshot: int, sessions_snapshot: int, facts: Facts, changed: Cells
-) -> WidenedSessions:
-    """The cells spanned by sessions that touch the changed ones, as they were and as they are.
-
-    A chain is followed as far as it goes: what is read grows until every chain that matters ends inside it.
-    """
-    step = reach(stream.sessions.timeout, stream.partitions.length)
-    pending = {*facts.changes, *facts.outdated}
-    read = grown(changed, 2 * step)
-    while True:
-        fragments = lake.read(stream, SESSION_FRAGMENTS, fragments_snapshot, read)
-        spanning = _with_bucket(stitch_edges(fragments, stream), lake, stream)
-        now, before = _collect_spans(spanning, _overlapping(lake, stream, sessions_snapshot, changed), stream)
-        cells = changed | _spanned(now, changed) | _spanned(before, changed)
-        more = frozenset(cells & pending)
-        needed = grown(cells | _spanned(now, cells), step)
-        if more <= changed and needed <= read:
-            return WidenedSessions(cells, read)
-        changed |= more
-        # Doubling keeps a session of a thousand partitions from being followed one partition at a time.
-        step *= 2
-        read |= grown(needed, step)
+def spans_before(lake: Lakehouse, stream: Stream, snapshot: int, cells: Cells) -> list[Span]:
+    """The spans of the sessions of the table that start in these cells."""
+    return _spans(lake, stream, SESSIONS, snapshot, cells, SpansOfSessions(stream))
 
 
-def _overlapping(lake: Lakehouse, stream: Stream, snapshot: int, changed: Cells) -> DataFrame:
-    """The sessions of the table that lie at least partly between the first and the last of these cells."""
-    first = stream.partitions.start_of(min(cell.partition for cell in changed))
-    end = stream.partitions.start_of(max(cell.partition for cell in changed) + 1)
-    overlapping = (F.col("started_at") < F.lit(end)) & (F.col("ended_at") >= F.lit(first))
-    return _with_bucket(lake.read(stream, SESSIONS, snapshot).where(overlapping), lake, stream)
-
-
-def _with_bucket(sessions: DataFrame, lake: Lakehouse, stream: Stream) -> DataFrame:
-    return sessions.withColumn("_bucket", bucket(lake.buckets(stream), CATALOG))
-
-
-def _collect_spans(now: DataFrame, before: DataFrame, stream: Stream) -> tuple[set[Span], set[Span]]:
-    """The spans of sessions as they are and as they were, in one job."""
-    marked = [spans(sessions, stream).withColumn("is_now", F.lit(sessions is now)) for sessions in (now, before)]
-    found: dict[bool, set[Span]] = {True: set(), False: set()}
-    for row in marked[0].unionByName(marked[1]).collect():
-        found[row.is_now].add((row.bucket, row.first, row.last))
-    return found[True], found[False]
-
-
-def _spanned(spans_found: set[Span], cells: Cells) -> Cells:
-    """All cells of the spans that touch any of these cells."""
-    touching = set()
-    for number, first, last in spans_found:
-        span = {Cell(partition, number) for partition in range(first, last + 1)}
-        if not span.isdisjoint(cells):
-            touching |= span
-    return frozenset(touching)
+def _spans(
+    lake: Lakehouse, stream: Stream, table: str, snapshot: int, cells: Cells, step: SpansOfChains | SpansOfSessions
+) -> list[Span]:
+    files = lake.files(stream, table, snapshot, cells)
+    tables: dict[str, TableFiles] = {table: lake.table_files(stream, table)}
+    return gather(lake.spark(), chunks_of_chains(files, files, {}), step, tables)

@@ -1,6 +1,8 @@
 """Rules 4 and 5 across partitions, over the fragments of one bucket in memory: chains of fragments become sessions."""
 
-from datetime import timedelta
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import polars as pl
 
@@ -8,6 +10,13 @@ from dedup_platform.stream import Aggregate, Stream
 from dedup_platform.tables import ARRIVAL_ORDER, SESSIONS, column_names
 
 _MICROSECOND = timedelta(microseconds=1)
+
+
+class Stitched(NamedTuple):
+    """What one slice of fragments brought: whole sessions, and the fragments of chains that may go on in the next."""
+
+    sessions: pl.DataFrame
+    unfinished: pl.DataFrame
 
 
 def stitch(fragments: pl.DataFrame, stream: Stream) -> pl.DataFrame:
@@ -26,11 +35,43 @@ def stitch(fragments: pl.DataFrame, stream: Stream) -> pl.DataFrame:
     ).select(column_names(stream, SESSIONS))
 
 
-def _join(fragments: pl.DataFrame, stream: Stream) -> pl.DataFrame:
+def stitch_slices(slices: Iterable[tuple[pl.DataFrame, datetime | None]], stream: Stream) -> Iterator[Stitched]:
+    """The same, of fragments that come slice by slice in order of time, each with the moment when the next one begins.
+
+    None ends them. Nothing but the chains that may go on stays in memory from one slice to the next.
+    """
+    kept: pl.DataFrame | None = None
+    for fragments, next_begins in slices:
+        seen = fragments if kept is None else pl.concat([kept, fragments])
+        is_open = _may_go_on(seen, next_begins, stream)
+        kept = seen.filter(is_open)
+        yield Stitched(stitch(seen.filter(~is_open), stream), kept)
+
+
+def chained(fragments: pl.DataFrame, stream: Stream) -> pl.DataFrame:
+    """The fragments in order, with the `_number` of the chain that each belongs to."""
     in_order = fragments.sort("entity_id", "first_event_time")
     is_new = pl.col("entity_id") != pl.col("entity_id").shift()
     splits = pl.col("first_event_time") - pl.col("last_event_time").shift() > stream.sessions.timeout
-    numbered = in_order.with_columns(_number=(is_new | splits).fill_null(value=True).cum_sum())
+    return in_order.with_columns(_number=(is_new | splits).fill_null(value=True).cum_sum())
+
+
+def near_edges(fragments: pl.DataFrame, stream: Stream) -> pl.DataFrame:
+    """Those fragments that may belong to a session of more than one."""
+    return fragments.filter(_is_near_an_edge(stream))
+
+
+def _may_go_on(fragments: pl.DataFrame, next_begins: datetime | None, stream: Stream) -> pl.Series:
+    """Whether each fragment belongs to a chain that what begins at that moment can still join."""
+    if next_begins is None:
+        return pl.repeat(False, fragments.height, eager=True)
+    chains = chained(fragments.with_row_index("_row"), stream)
+    reaches = pl.lit(next_begins) - pl.max("last_event_time").over("_number") <= stream.sessions.timeout
+    return chains.select("_row", reaches.alias("_open")).sort("_row")["_open"]
+
+
+def _join(fragments: pl.DataFrame, stream: Stream) -> pl.DataFrame:
+    numbered = chained(fragments, stream)
     order = [pl.col("first_arrived").struct.field(name) for name in ARRIVAL_ORDER]
     return (
         numbered.group_by("_number", maintain_order=True)

@@ -57,7 +57,7 @@ from dedup_platform.lakehouse.conditions import within
 from dedup_platform.lakehouse.overwrite import Overwrite
 from dedup_platform.lakehouse.schema import check_buckets, check_partitioning, missing_columns
 from dedup_platform.lakehouse.staged import Staged
-from dedup_platform.lateness import EPOCH, Cell, contiguous
+from dedup_platform.lateness import EPOCH, Cell
 from dedup_platform.settings import CATALOG
 from dedup_platform.stream import Stream
 
@@ -78,8 +78,6 @@ patiently = retry(
 )
 """Wraps a commit that does not mind what others commit meanwhile."""
 
-MOST_RANGES = 50
-"""PyIceberg goes through the parts of a filter by recursion: beyond so many, one range around them all does."""
 STAGING = "staged_"
 """Prefix of the branches that rows are written to before they are published."""
 
@@ -179,24 +177,11 @@ class Lakehouse:
         wanted = frozenset(cells)
         if not wanted:
             return {}
-        between = self._between(stream, table, {cell.partition for cell in wanted})
-        found = files_by_cell(self._load(stream.name, table), snapshot_id, between)
-        return {cell: files for cell, files in found.items() if cell in wanted}
+        return files_by_cell(self._load(stream.name, table), snapshot_id, wanted)
 
     def rejected_files(self, stream: Stream, snapshot_id: int) -> list[DataFile]:
         """The data files of the rejected records of one snapshot of `raw_events`; they are in no cell."""
         return rejected_files(self._load(stream.name, tables.RAW_EVENTS), snapshot_id)
-
-    def _between(self, stream: Stream, table: str, partitions: Iterable[int]) -> str:
-        """A filter on time for PyIceberg, by which it passes over the manifests of other partitions."""
-        ranges = list(contiguous(partitions))
-        if len(ranges) > MOST_RANGES:
-            ranges = [(ranges[0][0], ranges[-1][-1])]
-        column, start_of = tables.PARTITION_TIME[table], stream.partitions.start_of
-        return " or ".join(
-            f"({column} >= '{start_of(range_[0]).isoformat()}' and {column} < '{start_of(range_[-1] + 1).isoformat()}')"
-            for range_ in ranges
-        )
 
     def current(self, stream: Stream, table: str) -> int:
         """The snapshot that readers should see: main's, but of the duplicates the one that the events' commit names."""

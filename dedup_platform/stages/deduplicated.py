@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window, functions as F
 
-from dedup_platform.stages.cells import microseconds, partition_ordinal
+from dedup_platform.stages.cells import microseconds
 from dedup_platform.stream import Stream
 from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, DEDUPLICATED_EVENTS, column_names
 
@@ -61,30 +61,6 @@ def unbeaten(records: DataFrame, duplicates: DataFrame, stream: Stream) -> DataF
     losers = duplicates.select(*(F.col(name).alias(f"_beaten_{name}") for name in COORDINATES))
     is_beaten = reduce(and_, (F.col(name) == F.col(f"_beaten_{name}") for name in COORDINATES))
     return records.select(column_names(stream, DEDUPLICATED_EVENTS)).join(losers, is_beaten, "left_anti")
-
-
-def linked_partitions(records: DataFrame, stream: Stream) -> DataFrame:
-    """The pairs of partitions, within a bucket, that hold records of one key within the window of each other.
-
-    `records` has the columns of `raw_events` and `_bucket`. Returns `bucket`, `earlier`, `later` (ordinals), distinct.
-    Pairs that follow one another in time suffice: whatever lies between two records within the window is within it too.
-    """
-    by_key = Window.partitionBy("_bucket", *stream.deduplicate.key).orderBy("event_time")
-    repeated = rivals(records, repeated_keys(records, stream), stream)
-    times = repeated.select("_bucket", *stream.deduplicate.key, "event_time").distinct()
-    pairs = times.withColumn("_before", F.lag("event_time").over(by_key))
-    length = stream.partitions.length
-    near = F.unix_micros("event_time") - F.unix_micros("_before") <= microseconds(stream.deduplicate.window)
-    return (
-        pairs.where(near)
-        .select(
-            F.col("_bucket").alias("bucket"),
-            partition_ordinal(F.col("_before"), length).alias("earlier"),
-            partition_ordinal(F.col("event_time"), length).alias("later"),
-        )
-        .where("earlier < later")
-        .distinct()
-    )
 
 
 def _winners(records: DataFrame, stream: Stream) -> DataFrame:

@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame, Window, functions as F
 
 from dedup_platform.stages.aggregates import over_fragments
-from dedup_platform.stages.cells import microseconds, partition_ordinal
+from dedup_platform.stages.cells import microseconds
 from dedup_platform.stream import Stream
 from dedup_platform.tables import SESSIONS, column_names
 
@@ -58,20 +58,3 @@ def _near_an_edge(stream: Stream) -> Column:
     after_start = F.unix_micros("first_event_time") % length
     before_end = length - F.unix_micros("last_event_time") % length
     return (after_start <= timeout) | (before_end <= timeout)
-
-
-def spans(sessions: DataFrame, stream: Stream) -> DataFrame:
-    """The partitions from `first` to `last` (ordinals) that sessions of more than one partition span, distinct.
-
-    `sessions` has the columns `started_at`, `ended_at` and `_bucket`; the result has `bucket`, `first` and `last`.
-    """
-    length = stream.partitions.length
-    return (
-        sessions.select(
-            F.col("_bucket").alias("bucket"),
-            partition_ordinal(F.col("started_at"), length).alias("first"),
-            partition_ordinal(F.col("ended_at"), length).alias("last"),
-        )
-        .where("first < last")
-        .distinct()
-    )

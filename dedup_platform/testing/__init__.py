@@ -9,7 +9,7 @@ from dedup_platform.testing.comparison import SessionIds, differences
 from dedup_platform.testing.delivery import make_stream, write_batch
 from dedup_platform.testing.histories import History, histories, rebatched
 from dedup_platform.testing.oracle import Expected, IdentityChanges, Rules, Session, identity_changes, oracle
-from dedup_platform.testing.platforms import temporary_platform
+from dedup_platform.testing.platforms import light_platform, temporary_platform
 from dedup_platform.testing.records import Record, lay_out, record, utc
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "histories",
     "identity_changes",
     "lay_out",
+    "light_platform",
     "make_stream",
     "oracle",
     "rebatched",

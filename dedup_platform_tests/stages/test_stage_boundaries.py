@@ -14,14 +14,15 @@ from typing import Any
 import polars as pl
 import pytest
 from hypothesis import given, strategies as st
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform.kernels import (
     deduplicated as deduplicated_kernel,
     fragments as fragments_kernel,
     sessions as sessions_kernel,
 )
-from dedup_platform.stages.deduplicated import deduplicate, linked_partitions
+from dedup_platform.kernels.links import key_columns, linked_partitions
+from dedup_platform.stages.deduplicated import deduplicate
 from dedup_platform.stages.fragments import fragment
 from dedup_platform.stages.sessions import stitch
 from dedup_platform.stream import Stream
@@ -189,7 +190,7 @@ def test_deduplication(case: str, verdicts: Mapping[str, Mapping[int, tuple[int,
     assert dict(verdicts[case]) == dict.fromkeys(range(len(records))) | expected
 
 
-def test_partitions_are_linked_by_a_key_within_the_window_only(spark: SparkSession, stream: Stream) -> None:
+def test_partitions_are_linked_by_a_key_within_the_window_only(stream: Stream) -> None:
     records = [
         at("u", "a", MIDNIGHT - MICROSECOND),
         at("u", "a", MIDNIGHT),
@@ -198,10 +199,10 @@ def test_partitions_are_linked_by_a_key_within_the_window_only(spark: SparkSessi
         at("w", "a", MIDNIGHT - MICROSECOND),
         at("w", "b", MIDNIGHT),
     ]
-    bucket = F.when(F.col("entity_id") == "u", 1).otherwise(2)
-    pairs = linked_partitions(raw(spark, stream, lay_out(records)).withColumn("_bucket", bucket), stream).collect()
+    rows = pl.DataFrame([{name: getattr(each, name) for name in key_columns(stream)} for each in records])
     day = stream.partitions.ordinal(MIDNIGHT)
-    assert [tuple(pair) for pair in pairs] == [(1, day - 1, day)]
+    assert linked_partitions(rows, stream) == {(day - 1, day)}
+    assert linked_partitions(rows.filter(pl.col("entity_id") != "u"), stream) == set()
 
 
 def fragments_of(rows: DataFrame, stream: Stream) -> pl.DataFrame:
