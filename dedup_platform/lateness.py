@@ -42,7 +42,7 @@ class Change(NamedTuple):
     arrival_min: datetime | None = None
     """Earliest arrival among the new rows; None where the input does not tell."""
     disturbed: bool = False
-    """Whether a record went that may have beaten one of this cell: a verdict may change without any new row."""
+    """Whether rows may be gone that were in the cell or beat one of its own: a verdict may change without a new row."""
 
 
 @dataclass(frozen=True)

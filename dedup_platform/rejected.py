@@ -234,7 +234,7 @@ class Rejected:
         """
         around = reach(stream.deduplicate.window, stream.partitions.length)
         near = {Cell(cell.partition + step, cell.bucket) for cell in left for step in range(-around, around + 1)}
-        return set(self.ledger.sizes(stream.name, RAW_EVENTS, near - left)) if near - left else set()
+        return set(self.ledger.sizes(stream.name, RAW_EVENTS, near)) if near else set()
 
     def _read(self, stream: Stream, choice: Choice, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The chosen records, some at a time; of a payload the beginning."""

@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from dedup_platform.circuit import NORMAL, Circuit
 from dedup_platform.ledger import Health
+from dedup_platform.ledger.database import open_database
 from dedup_platform.ledger.health import HEALTH
-from dedup_platform.ledger.schema import METADATA, open_database
+from dedup_platform.ledger.schema import METADATA
 from dedup_platform.testing.servers import PostgresServer
 from dedup_platform_tests.servers import new_name
 

@@ -77,13 +77,21 @@ def read_changes(connection: sa.Connection, stream: str, source: str) -> Iterato
             sa.func.min(columns.committed_at),
             sa.func.max(columns.committed_at),
             sa.func.min(columns.arrival_min),
+            sa.func.max(sa.case((columns.disturbed, 1), else_=0)),
         )
         .where(of(CHANGES, stream, source))
         .group_by(columns.partition, columns.bucket)
     )
-    for partition, bucket, sequence, rows, first, last, arrival in connection.execute(query).yield_per(_ROWS_AT_ONCE):
+    found = connection.execute(query).yield_per(_ROWS_AT_ONCE)
+    for partition, bucket, sequence, rows, first, last, arrival, disturbed in found:
         yield Change(
-            Cell(partition, bucket), sequence, int(rows), moment(first) or EPOCH, moment(last) or EPOCH, moment(arrival)
+            Cell(partition, bucket),
+            sequence,
+            int(rows),
+            moment(first) or EPOCH,
+            moment(last) or EPOCH,
+            moment(arrival),
+            bool(disturbed),
         )
 
 

@@ -36,6 +36,8 @@ class News:
     committed_at: int
     rows_added: int = 0
     arrival_min: int | None = None
+    disturbed: bool = False
+    """Whether rows went that were in the cell, or may have beaten one of its own."""
 
 
 @dataclass
@@ -57,10 +59,16 @@ class Fold:
         news.rows_added += change.rows if change.sign > 0 else 0
         # What goes matters as far as what comes: it beats no longer what arrived after it.
         news.arrival_min = _earliest(news.arrival_min, micros(change.arrival_min))
+        news.disturbed |= change.sign < 0
 
     def add_news(self, cell: Cell, sequence: int, at: datetime) -> News:
         """What a snapshot brought to a cell, to be filled in; without anything, that it changed the cell."""
         return self.news.setdefault((cell, sequence), News(micros(at) or 0))
+
+    def disturb(self, cells: Iterable[Cell], sequence: int, at: datetime) -> None:
+        """Let a snapshot have disturbed these cells, whatever else it brought to them."""
+        for cell in cells:
+            self.add_news(cell, sequence, at).disturbed = True
 
     def resize(self, change: FileChange) -> None:
         """Take in one data file that holds no news: a compaction changes what a cell is made of, not what it says."""

@@ -10,8 +10,8 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from dedup_platform.circuit import NORMAL, Circuit
+from dedup_platform.ledger.database import lock
 from dedup_platform.ledger.facts import micros, moment
-from dedup_platform.ledger.schema import lock
 
 _METADATA = sa.MetaData()
 _TIMES = ("since", "next_try")

@@ -1,6 +1,6 @@
 """The ledger itself: `sync` folds the tables' snapshots, everything else reads."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ from dedup_platform.catalog import (
     summary,
 )
 from dedup_platform.lateness import Cell, Facts, reach
+from dedup_platform.ledger.database import for_reading, is_damaged, lock, open_database, put_aside
 from dedup_platform.ledger.facts import (
     CellSize,
     Head,
@@ -42,13 +43,10 @@ from dedup_platform.ledger.schema import (
     HEADS,
     LISTINGS,
     METADATA,
-    for_reading,
     in_cells,
     in_partitions,
     in_paths,
-    lock,
     of,
-    open_database,
 )
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
@@ -76,8 +74,19 @@ class Ledger:
         """Fold every snapshot of main that is not folded yet; returns the head of each table, none if none exist.
 
         A table's head is read before that of its input, so a build that starts from these heads never pairs a newer
-        target with an older input. If a folded snapshot is no longer an ancestor of main, the stream is folded anew.
+        target with an older input. If a folded snapshot is no longer an ancestor of main, the stream is folded anew; so
+        are all if the database is found to be damaged.
         """
+        try:
+            return self._sync(stream)
+        except sa.exc.DatabaseError as error:
+            if not is_damaged(error):
+                raise
+            put_aside(self.engine)
+            self._engine = None
+            return self._sync(stream)
+
+    def _sync(self, stream: str) -> dict[str, Head]:
         with self.engine.begin() as connection:
             lock(connection, stream)
             # Loaded under the lock: another process cannot fold further than what is seen here.
@@ -137,16 +146,15 @@ class Ledger:
         return fold
 
     def _add_snapshot(self, fold: Fold, stream: str, table: Table, snapshot: Snapshot) -> None:
-        sequence = snapshot.sequence_number or 0
+        sequence, at = snapshot.sequence_number or 0, committed_at(snapshot)
         for change in changes(table, snapshot):
             if rewrites_only(snapshot):
                 fold.resize(change)
             else:
-                fold.add(change, sequence, committed_at(snapshot))
+                fold.add(change, sequence, at)
         if name := summary(snapshot, "receipt"):
             fold.newest_receipt = name
-            for cell in self._add_receipt(fold, stream, name).get("disturbed", ()):
-                fold.add_news(Cell(*cell), sequence, committed_at(snapshot))
+            fold.disturb(map(_cell, self._add_receipt(fold, stream, name).get("disturbed", ())), sequence, at)
 
     def _add_receipt(self, fold: Fold, stream: str, name: str) -> dict[str, Any]:
         receipt = self.catalog.read_receipt(stream, name)
@@ -170,15 +178,17 @@ class Ledger:
         while name:
             receipt = self._add_receipt(fold, stream, name)
             if is_same_layout:
-                checked |= {Cell(*cell) for cell in receipt.get("rewritten", ())}
-                disturbed |= {Cell(*cell) for cell in receipt.get("disturbed", ())}
+                checked |= set(map(_cell, receipt.get("rewritten", ())))
+                disturbed |= set(map(_cell, receipt.get("disturbed", ())))
             is_same_layout &= "buckets" not in receipt
             name = receipt.get("previous")
         fold.receipts.reverse()
         # A cell that was emptied has no file left to tell when, and one beside rows that went has only older files:
         # take them for newer than anything built from them.
-        for cell in (checked - fold.sizes.keys()) | disturbed:
-            fold.add_news(cell, oldest.sequence_number or 0, committed_at(oldest))
+        sequence, at = oldest.sequence_number or 0, committed_at(oldest)
+        for cell in checked - fold.sizes.keys():
+            fold.add_news(cell, sequence, at)
+        fold.disturb(disturbed, sequence, at)
 
     # Reading
 
@@ -262,6 +272,10 @@ class Ledger:
             connection.execute(sa.delete(LISTINGS).where(LISTINGS.c.stream == stream))
             if content is not None:
                 connection.execute(sa.insert(LISTINGS).values(stream=stream, content=content))
+
+
+def _cell(place: Sequence[int]) -> Cell:
+    return Cell(*place)
 
 
 def _connected(table: Table, known: tuple[str, Head] | None) -> bool:

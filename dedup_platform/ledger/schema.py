@@ -1,4 +1,4 @@
-"""The SQL tables of the ledger and how their database is opened."""
+"""The SQL tables of the ledger, and conditions that their keys answer."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
@@ -7,15 +7,13 @@ import sqlalchemy as sa
 
 from dedup_platform import tables
 from dedup_platform.lateness import Cell, rectangles
-from dedup_platform.settings import ENV_PREFIX
-from dedup_platform.uris import reaching
 
 T = TypeVar("T")
 
 METADATA = sa.MetaData()
+VERSION = 2
+"""Goes up with every change of these tables: a database of another version is not read, but made anew from the lake."""
 
-_OUR_LOCKS = 0x64656475
-"""Tells the platform's advisory locks from those of others in the same Postgres database."""
 VALUES_A_STATEMENT = 10_000
 """Databases bound how many values a statement may hold; SQLite's bound is the lowest, 32,766."""
 
@@ -61,6 +59,7 @@ CHANGES = _table(
     _value("committed_at", sa.BigInteger()),
     _value("rows_added", sa.BigInteger()),
     _value("arrival_min", sa.BigInteger(), nullable=True),
+    _value("disturbed", sa.Boolean()),
 )
 """What the table built from this one has not seen yet; times are microseconds since 1970."""
 BUILT = _table(
@@ -96,44 +95,6 @@ CONSUMER = {source: target for target, source in tables.INPUT_OF.items()}
 """The table that is built from another."""
 
 
-def open_database(uri: str) -> sa.Engine:
-    """The database of this URI, with all tables created; UnreachableError if it cannot be opened."""
-    engine = _engine(uri)
-    with reaching(f"{ENV_PREFIX}CONTROL_URI"), engine.begin() as connection:
-        lock(connection, "")
-        METADATA.create_all(connection)
-        for table in METADATA.sorted_tables:
-            for index in table.indexes:
-                # A table that is there already may be older than its index.
-                index.create(connection, checkfirst=True)
-    return engine
-
-
-def _engine(uri: str) -> sa.Engine:
-    if sa.make_url(uri).get_backend_name() == "sqlite":
-        engine = sa.create_engine(uri)
-        _serialize(engine)
-        return engine
-    # Connections may have died since they were used last; deleting by key is one round trip for many keys.
-    return sa.create_engine(uri, pool_pre_ping=True, executemany_mode="values_plus_batch")
-
-
-def lock(connection: sa.Connection, stream: str) -> None:
-    """Wait until no other transaction folds this stream, and let none do so before this one ends.
-
-    On SQLite every transaction keeps out all others from its beginning. On Postgres there may be no row to lock yet.
-    """
-    if connection.dialect.name == "postgresql":
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_OUR_LOCKS, sa.func.hashtext(stream))))
-
-
-def for_reading(engine: sa.Engine) -> sa.Engine:
-    """An engine all of whose statements in one transaction see the database as it was at the first of them."""
-    if engine.dialect.name == "postgresql":
-        return engine.execution_options(isolation_level="REPEATABLE READ")
-    return engine
-
-
 def of(table: sa.Table, stream: str, name: str) -> sa.ColumnElement[bool]:
     """The rows of one table of one stream."""
     return sa.and_(table.c.stream == stream, table.c.table == name)
@@ -158,16 +119,3 @@ def in_paths(table: sa.Table, paths: Iterable[str]) -> Iterator[sa.ColumnElement
 
 def _cut(values: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
     return (values[start : start + VALUES_A_STATEMENT] for start in range(0, len(values), VALUES_A_STATEMENT))
-
-
-def _serialize(engine: sa.Engine) -> None:
-    """Two folds must not read the same head, so the write lock is taken before the first read."""
-
-    @sa.event.listens_for(engine, "connect")
-    def _manual(connection: Any, _: object) -> None:
-        connection.isolation_level = None
-        connection.execute("PRAGMA busy_timeout = 60000")
-
-    @sa.event.listens_for(engine, "begin")
-    def _begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")

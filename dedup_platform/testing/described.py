@@ -37,6 +37,10 @@ class DescribedTables:
         """Say that an ingest added a file to each of these cells of raw; its records arrived at one moment."""
         self._commit(tables.RAW_EVENTS, cells, arrived, {"files": [], "previous": None})
 
+    def disturb(self, cells: Iterable[Cell], arrived: datetime) -> None:
+        """Say that a commit of raw took away what may have beaten records of these cells."""
+        self._commit(tables.RAW_EVENTS, (), arrived, {"disturbed": sorted(cells), "previous": None})
+
     def build(self, table: str, arrived: datetime, cells: Collection[Cell] | None = None) -> None:
         """Say that a repair rewrote all stale cells of a derived table, or those of `cells` that are stale."""
         name, source = self.stream.name, tables.INPUT_OF[table]

@@ -20,8 +20,9 @@ from dedup_platform.errors import UnreachableError
 from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lateness import Cell
 from dedup_platform.ledger import Head, Ledger
+from dedup_platform.ledger.database import lock, open_database
 from dedup_platform.ledger.fold import Fold
-from dedup_platform.ledger.schema import FILES, METADATA, lock, open_database
+from dedup_platform.ledger.schema import FILES, METADATA
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream

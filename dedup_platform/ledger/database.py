@@ -1,0 +1,157 @@
+"""How the control database is opened and locked. What is no ledger of this version is put aside and made anew.
+
+Nothing is lost by it: the next fold reads everything from the lake again.
+"""
+
+import fcntl
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from dedup_platform.ledger.schema import METADATA, VERSION
+from dedup_platform.settings import ENV_PREFIX
+from dedup_platform.uris import reaching
+
+_LOG = logging.getLogger(__name__)
+
+_OUR_LOCKS = 0x64656475
+"""Tells the platform's advisory locks from those of others in the same Postgres database."""
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_BESIDE = ("-journal", "-wal", "-shm")
+"""What SQLite keeps beside a database and would take for a part of whatever has its name."""
+
+_VERSIONS = sa.MetaData()
+_LEDGER = sa.Table("ledger", _VERSIONS, sa.Column("version", sa.Integer(), primary_key=True))
+
+
+def open_database(uri: str) -> sa.Engine:
+    """The database of this URI, with all tables of this version; UnreachableError if it cannot be opened."""
+    engine = _engine(uri)
+    with reaching(f"{ENV_PREFIX}CONTROL_URI"):
+        if not _is_ready(engine):
+            _make_ready(engine)
+    return engine
+
+
+def is_damaged(error: sa.exc.DBAPIError) -> bool:
+    """Whether the error says that a SQLite file is no database, or not a whole one."""
+    # The lowest byte is what went wrong, the others are details.
+    return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+
+
+def put_aside(engine: sa.Engine) -> None:
+    """Give the SQLite file, and what SQLite keeps beside it, another name, so that whoever opens it next starts anew."""
+    file = Path(str(engine.url.database))
+    engine.dispose()
+    aside = file.with_name(f"{file.name}.aside-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
+    _LOG.warning("%s is damaged or of another version: put aside as %s, and rebuilt from the tables", file, aside.name)
+    # The file itself last: until then it is found as it was by whoever looks next.
+    for suffix in (*_BESIDE, ""):
+        if (part := Path(f"{file}{suffix}")).exists():
+            part.rename(f"{aside}{suffix}")
+
+
+def _is_ready(engine: sa.Engine) -> bool:
+    try:
+        with engine.connect() as connection:
+            return _is_of_this_version(connection)
+    except sa.exc.DBAPIError as error:
+        if is_damaged(error):
+            return False
+        raise
+
+
+def _is_of_this_version(connection: sa.Connection) -> bool:
+    found = set(sa.inspect(connection).get_table_names())
+    if not {_LEDGER.name, *METADATA.tables} <= found:
+        return False
+    return connection.execute(sa.select(_LEDGER.c.version)).scalars().all() == [VERSION]
+
+
+def _make_ready(engine: sa.Engine) -> None:
+    if engine.dialect.name == "postgresql":
+        with engine.begin() as connection:
+            lock(connection, "")
+            if not _is_of_this_version(connection):
+                _drop_ours(connection)
+                _create(connection)
+        return
+    file = Path(str(engine.url.database))
+    with _alone_in(file.parent):
+        # Another process may have been first.
+        if not _is_ready(engine):
+            if file.stat().st_size:
+                put_aside(engine)
+            with engine.begin() as connection:
+                _create(connection)
+
+
+def _create(connection: sa.Connection) -> None:
+    for metadata in (METADATA, _VERSIONS):
+        metadata.create_all(connection)
+    connection.execute(sa.insert(_LEDGER).values(version=VERSION))
+
+
+def _drop_ours(connection: sa.Connection) -> None:
+    """Others may keep tables in the same database, and our names are plain ones: each of ours tells streams apart."""
+    inspector = sa.inspect(connection)
+    for table in METADATA.sorted_tables:
+        if inspector.has_table(table.name) and "stream" in {each["name"] for each in inspector.get_columns(table.name)}:
+            table.drop(connection)
+    _LEDGER.drop(connection, checkfirst=True)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep other processes from doing the same in this folder meanwhile."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _engine(uri: str) -> sa.Engine:
+    if sa.make_url(uri).get_backend_name() == "sqlite":
+        engine = sa.create_engine(uri)
+        _serialize(engine)
+        return engine
+    # Connections may have died since they were used last; deleting by key is one round trip for many keys.
+    return sa.create_engine(uri, pool_pre_ping=True, executemany_mode="values_plus_batch")
+
+
+def lock(connection: sa.Connection, stream: str) -> None:
+    """Wait until no other transaction folds this stream, and let none do so before this one ends.
+
+    On SQLite every transaction keeps out all others from its beginning. On Postgres there may be no row to lock yet.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_OUR_LOCKS, sa.func.hashtext(stream))))
+
+
+def for_reading(engine: sa.Engine) -> sa.Engine:
+    """An engine all of whose statements in one transaction see the database as it was at the first of them."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="REPEATABLE READ")
+    return engine
+
+
+def _serialize(engine: sa.Engine) -> None:
+    """Two folds must not read the same head, so the write lock is taken before the first read."""
+
+    @sa.event.listens_for(engine, "connect")
+    def _manual(connection: Any, _: object) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA busy_timeout = 60000")
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
