@@ -218,7 +218,7 @@ def _linked_groups(facts: Facts, cells_around: int) -> Iterator[list[Cell]]:
                 if other not in seen and (first <= latest.get(other, _LONG_AGO) or earliest.get(other, _NEVER) <= last):
                     seen.add(other)
                     group.append(other)
-            for other in disturbed_with(cell, facts, cells_around) if facts.disturbed else ():
+            for other in disturbed_with(cell, facts, cells_around) if steps and facts.disturbed else ():
                 if other not in seen:
                     seen.add(other)
                     group.append(other)

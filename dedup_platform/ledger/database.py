@@ -47,7 +47,7 @@ def is_damaged(error: sa.exc.DBAPIError) -> bool:
 
 
 def put_aside(engine: sa.Engine) -> None:
-    """Give the SQLite file, and what SQLite keeps beside it, another name, so that whoever opens it next starts anew."""
+    """Give the SQLite file, and what SQLite keeps beside it, another name: whoever opens it next starts anew."""
     file = Path(str(engine.url.database))
     engine.dispose()
     aside = file.with_name(f"{file.name}.aside-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")

@@ -1,0 +1,59 @@
+"""`python -m dedup_platform.testing.lives --seeds 0..300`: of each life that goes wrong, say the shortest program."""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from dedup_platform.testing.lives import Op, live, program, shrunk
+
+
+def failure(seed: int, ops: Sequence[Op]) -> str | None:
+    """What goes wrong in this life; None if nothing does."""
+    folder = Path(tempfile.mkdtemp(prefix="life"))
+    try:
+        live(folder, seed, ops)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return None
+
+
+def judged(seed: int) -> tuple[int, str | None]:
+    """A seed and, if its life went wrong, the shortest program that does."""
+    ops = program(seed)
+    what = failure(seed, ops)
+    if what is None:
+        return seed, None
+    kind = what.partition(":")[0]
+    short = shrunk(ops, lambda fewer: (failure(seed, fewer) or "").startswith(kind))
+    lines = "\n".join(f"    {op}" for op in short)
+    return seed, f"{failure(seed, short) or what}\n{lines}"
+
+
+def main() -> int:
+    """Exit status 1 if any life went wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", default="0..100", help="FIRST..END")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    first, _, end = options.seeds.partition("..")
+    started, wrong = time.monotonic(), 0
+    with ProcessPoolExecutor(options.processes) as pool:
+        for seed, what in pool.map(judged, range(int(first), int(end))):
+            if what:
+                wrong += 1
+                print(f"seed {seed}: {what}", flush=True)  # noqa: T201
+    seconds = time.monotonic() - started
+    print(f"{int(end) - int(first)} lives, {wrong} went wrong, {seconds:.0f} s")  # noqa: T201
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

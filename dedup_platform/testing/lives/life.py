@@ -1,0 +1,276 @@
+"""One life: a world, the processes that work on its tables, and the judge who looks at every commit."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import tenacity
+
+from dedup_platform import maintenance, tables
+from dedup_platform.catalog import head
+from dedup_platform.errors import ConflictError, IncompatibleChangeError
+from dedup_platform.platform import Platform
+from dedup_platform.stream import Maintenance
+from dedup_platform.testing.clock import HeldClock
+from dedup_platform.testing.comparison import SessionIds, table_differences
+from dedup_platform.testing.lives import upkeep
+from dedup_platform.testing.lives.checks import Checks, misplaced
+from dedup_platform.testing.lives.program import Op
+from dedup_platform.testing.lives.state import Reader, State
+from dedup_platform.testing.lives.world import World
+from dedup_platform.testing.platforms import light_platform
+
+TICKS = 12
+"""So many looks of the sensors, without anything new, must end with nothing stale."""
+STEPS = ("write_receipt", "publish", "replace_files", "sync")
+"""What a process can be killed before and after."""
+
+
+class Killed(BaseException):
+    """The process dies here: nothing that would tidy up runs."""
+
+
+class WrongError(AssertionError):
+    """Something that must hold did not."""
+
+
+class Life:
+    """The tables of one stream in a folder, and what was done to them so far."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.random = Random(seed)
+        self.home = folder / "home"
+        self.world = World.of(folder, self.random)
+        self.world.stream = self.world.stream.model_copy(update={"maintenance": Maintenance(min_snapshots=1)})
+        self.clock = HeldClock(datetime.now(UTC) + timedelta(days=1))
+        self.checks = Checks(self.world.timeouts)
+        self._reader = Reader()
+        self._judged: object = None
+        self.platform = self.another()
+        self.judge = light_platform(self.home, self.world.stream, self.clock)
+
+    @property
+    def name(self) -> str:
+        return self.world.stream.name
+
+    def another(self) -> Platform:
+        """Another process, which remembers nothing; whatever it publishes is looked at."""
+        platform = light_platform(self.home, self.world.stream, self.clock)
+        publish = platform.lake.publish
+
+        def watched(staged: Any) -> None:
+            publish(staged)
+            self.check()
+
+        platform.lake.publish = watched  # type: ignore[method-assign]
+        return platform
+
+    def do(self, op: Op) -> None:
+        """Live through one operation."""
+        random = Random(op.seed)
+        fates: dict[str, Callable[[Random], Any]] = {"killed": self._dying, "meanwhile": self._disturbed}
+        with fates[op.fate](random) if op.fate else nullcontext(), suppress(ConflictError, Killed):
+            self._attempt(op.name, self.platform, random)
+        if op.fate == "killed":
+            self.platform = self.another()
+        self.check()
+
+    def _attempt(self, name: str, platform: Platform, random: Random) -> None:
+        try:
+            getattr(self, f"op_{name}")(platform, random)
+        except IncompatibleChangeError:
+            # A change of buckets died half-way: nobody may write until it is finished.
+            state = self.state()
+            if state is None or len(state.buckets) < 2:
+                raise
+
+    # What can happen
+
+    def op_deliver(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
+        self.world.deliver(random)
+
+    def op_ingest(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
+        platform.ingest(self.name)
+
+    def op_planned(self, platform: Platform, random: Random) -> None:
+        """One of the runs that the planner asks for."""
+        runs = [(plan.table, run.partitions) for plan in platform.plan(self.name) for run in plan.runs]
+        if runs:
+            table, partitions = random.choice(runs)
+            platform.recompute_stale(self.name, table, partitions)
+
+    def op_stale(self, platform: Platform, random: Random) -> None:
+        """Stale cells of some partitions of a table, as a run does that knows which ones it touched itself."""
+        if partitions := self._some_partitions(random):
+            platform.recompute_stale(self.name, random.choice(tables.DERIVED), partitions)
+
+    def op_whole(self, platform: Platform, random: Random) -> None:
+        """Whole partitions of a table, as a person asks for them."""
+        if partitions := self._some_partitions(random):
+            platform.recompute(self.name, random.choice(tables.DERIVED), partitions)
+
+    def op_repair(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
+        platform.repair(self.name) if self.state() else None
+
+    def op_settings(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
+        """Other rules, or those of before."""
+        self.world.settle_for(random.choice(self.world.timeouts), random.choice(self.world.windows))
+        self._renew()
+
+    def op_start(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
+        self.world.start_at(random.choice((-1000, 0, 1)))
+        self._renew()
+
+    def op_buckets(self, platform: Platform, random: Random) -> None:
+        platform.change_buckets(self.name, random.choice((1, 2, 4)))
+
+    def op_lose(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
+        """The control database, the receipts, or both."""
+        lost = random.choice(("control", "receipts", "both"))
+        if lost != "receipts":
+            for file in self.home.glob("control.db*"):
+                file.unlink()
+        if lost != "control":
+            shutil.rmtree(self.home / "warehouse" / self.name / "receipts", ignore_errors=True)
+        self._renew()
+
+    def op_maintain(self, platform: Platform, random: Random) -> None:
+        """Upkeep, weeks later."""
+        self.clock.advance(timedelta(days=random.choice((0, 30))))
+        platform.maintain(self.name)
+
+    def op_replay(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
+        platform.replay(self.name) if self.state() else None
+
+    def op_redecode(self, platform: Platform, random: Random) -> None:
+        if partitions := self._some_partitions(random):
+            platform.redecode(self.name, partitions)
+
+    def op_accept(self, platform: Platform, random: Random) -> None:
+        """A file gets other content after it was read, and somebody lets it be read again."""
+        if self.world.change(random) and self.state() and (changed := platform.waiting(self.name).changed):
+            platform.accept(self.name, changed)
+
+    def op_clock(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
+        self.clock.advance(timedelta(hours=random.choice((-48, -1, 1, 48))))
+
+    def _some_partitions(self, random: Random) -> list[int]:
+        state = self.state()
+        if state is None:
+            return []
+        known = sorted({cell.partition for rows in state.rows.values() for cell in rows})
+        return random.sample(known, random.randint(1, len(known))) if known else []
+
+    def _renew(self) -> None:
+        """Other rules, or other databases: every process begins anew."""
+        self.platform = self.another()
+        self.judge = light_platform(self.home, self.world.stream, self.clock)
+
+    # What comes in between
+
+    @contextmanager
+    def _dying(self, random: Random) -> Iterator[None]:
+        """The process dies at one of its steps."""
+        left = [random.randrange(12)]
+
+        def before_and_after(step: Callable[..., Any]) -> Callable[..., Any]:
+            def deadly(*args: Any, **kwargs: Any) -> Any:
+                _count_down(left)
+                result = step(*args, **kwargs)
+                _count_down(left)
+                return result
+
+            return deadly
+
+        platform = self.platform
+        for owner in (platform.lake, platform.lake.catalog, platform.ledger):
+            for name in STEPS:
+                if hasattr(owner, name):
+                    setattr(owner, name, before_and_after(getattr(owner, name)))
+        yield
+
+    @contextmanager
+    def _disturbed(self, random: Random) -> Iterator[None]:
+        """Another process does something just before one of this one's commits."""
+        other, left = self.another(), [random.randrange(2)]
+        name = random.choice(("ingest", "repair", "planned", "stale", "replay", "redecode", "buckets", "settings"))
+        publish = self.platform.lake.publish
+
+        def late(staged: Any) -> None:
+            left[0] -= 1
+            if left[0] == -1:
+                with suppress(ConflictError):
+                    self._attempt(name, other, random)
+            publish(staged)
+
+        with patch.object(self.platform.lake, "publish", late):
+            yield
+
+    # Judging
+
+    def state(self) -> State | None:
+        """The tables as they are published."""
+        return self._reader.read(self.judge, self.world.stream)
+
+    def check(self) -> None:
+        """Raise WrongError if anything does not hold now."""
+        stream = self.world.stream
+        found = (self.judge.lake.catalog.load(self.name, table) for table in tables.ALL)
+        now = (stream, [table and head(table).snapshot_id for table in found])
+        if now == self._judged or (state := self.state()) is None:
+            return
+        self._judged = now
+        plans = self.judge.plan(self.name) if len(state.buckets) == 1 else None
+        if wrong := [*self.checks.of(stream, state, plans), *misplaced(stream, state)]:
+            raise WrongError("\n".join(wrong))
+
+    def finish(self) -> None:
+        """Without anything new, ingest and a bounded number of ticks must lead to what the oracle says."""
+        state = self.state()
+        if state and len(state.buckets) > 1:
+            self.platform.change_buckets(self.name, max(state.buckets))
+        self.platform = self.another()
+        self.platform.ingest(self.name)
+        for _ in range(TICKS):
+            runs = [(plan.table, run.partitions) for plan in self.platform.plan(self.name) for run in plan.runs]
+            for table, partitions in runs:
+                self.platform.recompute_stale(self.name, table, partitions)
+        stale = {plan.table: plan.stale for plan in self.platform.plan(self.name) if plan.stale}
+        if stale:
+            raise WrongError(f"still stale after {TICKS} ticks: {stale}")
+        self.check()
+        self._compare()
+
+    def _compare(self) -> None:
+        state = self.state()
+        if state is None:
+            return
+        stream, found = self.world.stream, {table: state.all(table) for table in tables.ALL}
+        wrong = table_differences(stream, found, state.records, SessionIds())
+        rows = len(state.all(tables.RAW_EVENTS)) + len(state.rejected)
+        read = self.platform.ledger.records_read(self.name)
+        wrong += [f"raw_events: {rows} rows, but {read} records were read"] if rows != read else []
+        if wrong:
+            raise WrongError("\n".join(wrong))
+
+
+def _count_down(left: list[int]) -> None:
+    left[0] -= 1
+    if left[0] < 0:
+        raise Killed
+
+
+def live(folder: Path, seed: int, ops: Sequence[Op]) -> None:
+    """Live through a program in an empty folder; raises WrongError, or what an operation should not raise."""
+    without_pauses = SimpleNamespace(sleep=lambda _: None)
+    with patch.object(tenacity.nap, "time", without_pauses), patch.object(maintenance, "upkeep", upkeep):
+        life = Life(folder, seed)
+        for op in ops:
+            life.do(op)
+        life.finish()

@@ -1,0 +1,73 @@
+"""What readers see at one moment: the rows of every table by cell, read without Spark."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.manifest import DataFile
+
+from dedup_platform import tables
+from dedup_platform.catalog import bucket_count, files_by_cell, head, rejected_files
+from dedup_platform.lateness import Cell
+from dedup_platform.platform import Platform
+from dedup_platform.stream import Stream
+from dedup_platform.tables import COORDINATES, RAW_EVENTS, column_names
+from dedup_platform.testing.records import Record
+
+Row = Mapping[str, Any]
+Rows = dict[Cell, list[Row]]
+
+
+@dataclass(frozen=True)
+class State:
+    """The tables as they are published; duplicates and events are the pair that belongs together."""
+
+    rows: Mapping[str, Rows]
+    rejected: list[Row]
+    buckets: frozenset[int]
+    """Numbers of buckets that the tables have; more than one while a change of it is under way."""
+
+    def all(self, table: str) -> list[Row]:
+        """All rows of a table; of raw those that are events."""
+        return [row for rows in self.rows[table].values() for row in rows]
+
+    @property
+    def records(self) -> list[Record]:
+        """The accepted records of raw."""
+        return [as_record(row) for row in self.all(RAW_EVENTS)]
+
+
+class Reader:
+    """Reads state after state; each data file once, since none ever changes."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[Row]] = {}
+
+    def read(self, platform: Platform, stream: Stream) -> State | None:
+        """The tables as they are; None before there are any."""
+        lake = platform.lake
+        loaded = {name: lake.catalog.load(stream.name, name) for name in tables.ALL}
+        rows: dict[str, Rows] = {}
+        for name, table in loaded.items():
+            if table is None:
+                return None
+            found = files_by_cell(table, lake.current(stream, name))
+            rows[name] = {cell: self._rows(platform, stream, name, files) for cell, files in found.items()}
+        raw = lake.catalog.load_table(stream.name, RAW_EVENTS)
+        rejected = self._rows(platform, stream, RAW_EVENTS, rejected_files(raw, head(raw).snapshot_id))
+        return State(rows, rejected, frozenset(bucket_count(table) for table in loaded.values() if table))
+
+    def _rows(self, platform: Platform, stream: Stream, table: str, files: list[DataFile]) -> list[Row]:
+        if new := [file for file in files if file.file_path not in self._known]:
+            of, names = platform.lake.table_files(stream, table), column_names(stream, table)
+            self._known |= {file.file_path: of.read([file], names).to_pylist() for file in new}
+        return [row for file in files for row in self._known[file.file_path]]
+
+
+def as_record(row: Row) -> Record:
+    """A row of raw as the oracle wants it."""
+    known = {"entity_id", "event_id", "event_time", "arrival_time", "payload", "payload_context", "rejection_reason"}
+    attributes = {name: value for name, value in row.items() if name not in known and name not in COORDINATES}
+    coordinates = {name: row[name] for name in COORDINATES}
+    event = {name: row[name] for name in ("entity_id", "event_id", "event_time", "arrival_time")}
+    return Record(**event, **coordinates, attributes=attributes)

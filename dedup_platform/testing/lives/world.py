@@ -1,0 +1,91 @@
+"""What is delivered in a life: few entities, few event ids, times near midnight and a timeout or a window apart."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+
+from dedup_platform.stream import Deduplicate, Partitions, Sessions, Stream
+from dedup_platform.testing.delivery import make_stream, write_file
+from dedup_platform.testing.records import Record, lay_out, record
+
+TICK = timedelta(microseconds=1)
+HOUR = timedelta(hours=1)
+
+
+@dataclass
+class World:
+    """A stream, its folder of files, and all that was delivered to it."""
+
+    stream: Stream
+    timeouts: tuple[timedelta, timedelta]
+    windows: tuple[timedelta, timedelta]
+    files: dict[str, list[Record]] = field(default_factory=dict)
+    """Path -> the records of its newest content."""
+
+    @classmethod
+    def of(cls, folder: Path, random: Random) -> "World":
+        """A stream by days or hours, whose timeout and window may be longer than a partition."""
+        granularity = random.choice(("day", "hour"))
+        length = timedelta(days=1) if granularity == "day" else HOUR
+        timeouts = random.choice(((length / 48, length / 4), (length / 2, length * 1.5), (length, length / 48)))
+        windows = random.choice(((length, length * 0), (length / 2, length * 2), (length, length / 4)))
+        made = make_stream(folder, granularity=granularity, buckets=0)
+        world = cls(made, timeouts, windows)
+        world.settle_for(timeouts[0], windows[0])
+        return world
+
+    @property
+    def length(self) -> timedelta:
+        return self.stream.partitions.length
+
+    def settle_for(self, timeout: timedelta, window: timedelta) -> None:
+        """Change the rules of the stream file."""
+        aggregates = self.stream.sessions.aggregates
+        rules = {
+            "sessions": Sessions(timeout=timeout, aggregates=aggregates),
+            "deduplicate": Deduplicate(key=self.stream.deduplicate.key, window=window),
+        }
+        self.stream = self.stream.model_copy(update=rules)
+
+    def start_at(self, partitions_on: int) -> None:
+        """Move the start of the stream."""
+        start = self.stream.partitions.start_of(self.first + partitions_on)
+        moved = Partitions(granularity=self.stream.partitions.granularity, start=start)
+        self.stream = self.stream.model_copy(update={"partitions": moved})
+
+    @property
+    def first(self) -> int:
+        """The partition that all events are near to."""
+        return 19_800 * (timedelta(days=1) // self.length)
+
+    def deliver(self, random: Random) -> None:
+        """Put a file or two into the folder."""
+        for _ in range(random.choice((1, 1, 2))):
+            name = f"{random.randrange(1000):03}-{len(self.files)}.json"
+            records = [self._record(random) for _ in range(random.randint(1, 5))]
+            self._write(name, lay_out(records, name))
+
+    def change(self, random: Random) -> bool:
+        """Write other content into a file that is there; whether there is one."""
+        if not self.files:
+            return False
+        name = random.choice(sorted(self.files))
+        (self.stream.files.root / name).unlink()
+        self._write(name, lay_out([self._record(random) for _ in range(random.randint(1, 3))], name))
+        return True
+
+    def _write(self, name: str, records: list[Record]) -> None:
+        self.files[name] = records
+        write_file(self.stream.files.root / name, records)
+
+    def _record(self, random: Random) -> Record:
+        known = [each for records in self.files.values() for each in records]
+        if known and random.random() < 0.15:
+            return random.choice(known)
+        step = random.choice((self.timeouts[0], self.timeouts[1], self.windows[0], self.length / 2))
+        near = self.stream.partitions.start_of(self.first) + random.randint(-1, 3) * self.length
+        time = near + random.randint(-2, 2) * step + random.choice((timedelta(), timedelta(), TICK, -TICK))
+        arrival = near + random.randint(0, 6) * HOUR
+        entity = random.choice(("a", "a", "b", "c", None))
+        return record(entity, random.choice("uvwxyz"), time, arrival, quantity=random.choice((None, 1, 2)))
