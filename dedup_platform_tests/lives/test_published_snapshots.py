@@ -1,0 +1,187 @@
+"""Histories in which a run takes in only a part of what waits, or another process commits meanwhile: each by name.
+
+Judged at every published snapshot, not at rest only.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dedup_platform import tables
+from dedup_platform.kernels.sessions import stitch_slices
+from dedup_platform.platform import Platform
+from dedup_platform.stream import Stream
+from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc, write_batch
+from dedup_platform.testing.lives.checks import Checks
+from dedup_platform.testing.lives.state import Reader
+
+NOW = HeldClock(utc("2030-01-01T00:00"))
+EVENTS = "events"
+
+
+def day(number: int, hour: int) -> datetime:
+    return utc("2024-01-01T00:00") + timedelta(days=number, hours=hour)
+
+
+def arrival(hours: int) -> datetime:
+    return utc("2024-02-01T00:00") + timedelta(hours=hours)
+
+
+class Tables:
+    """A stream's tables and who looks at each commit."""
+
+    def __init__(self, folder: Path, **rules: Any) -> None:
+        self.folder = folder
+        self.stream: Stream = make_stream(folder, **rules)
+        self.checks, self.reader = Checks([self.stream.sessions.timeout]), Reader()
+        self.platform = self.opened()
+        self.files = 0
+        self.is_judged = True
+
+    def opened(self) -> Platform:
+        platform = light_platform(self.folder / "home", self.stream, NOW)
+        publish = platform.lake.publish
+
+        def watched(staged: Any) -> None:
+            publish(staged)
+            if self.is_judged:
+                self.check()
+
+        platform.lake.publish = watched  # type: ignore[method-assign]
+        return platform
+
+    def deliver(self, *records: Record) -> None:
+        self.files += 1
+        write_batch(self.stream, lay_out(records, f"{self.files}.json"))
+        self.platform.ingest(EVENTS)
+
+    def check(self) -> None:
+        judge = light_platform(self.folder / "home", self.stream, NOW)
+        state = self.reader.read(judge, self.stream)
+        assert state is not None
+        assert self.checks.of(self.stream, state, judge.plan(EVENTS)) == []
+
+    def recompute(self, *names: str, days: Iterable[int] | None = None) -> None:
+        chosen = None if days is None else [self.stream.partitions.ordinal(day(each, 0)) for each in days]
+        for table in names:
+            self.platform.recompute_stale(EVENTS, table, chosen)
+
+    def spans(self) -> list[tuple[datetime, datetime, int]]:
+        state = self.reader.read(self.platform, self.stream)
+        assert state is not None
+        rows = state.all(tables.SESSIONS)
+        return sorted((row["started_at"], row["ended_at"], row["event_count"]) for row in rows)
+
+    def stale(self) -> list[object]:
+        return [cell for plan in self.platform.plan(EVENTS) for cell in plan.stale]
+
+
+def test_a_run_of_a_part_of_the_stale_sessions_leaves_no_event_in_two(tmp_path: Path) -> None:
+    """Day 1 loses its event to day 0; day 4 joins days 3 and 5: the planner may cut these, the commit must not."""
+    found = Tables(tmp_path, timeout="1d", window="1d")
+    found.deliver(
+        record("e", "x", day(1, 12), arrival(10)),
+        record("e", "a2", day(2, 12), arrival(11)),
+        record("e", "a3", day(3, 12), arrival(12)),
+        record("e", "t5", day(5, 12), arrival(1)),
+    )
+    found.platform.repair(EVENTS)
+    found.deliver(record("e", "x", day(0, 13), arrival(9)), record("e", "a4", day(4, 12), arrival(13)))
+    found.recompute(tables.DEDUPLICATED_EVENTS, tables.SESSION_FRAGMENTS)
+    [plan] = [each for each in found.platform.plan(EVENTS) if each.table == tables.SESSIONS]
+    found.platform.recompute_stale(EVENTS, tables.SESSIONS, plan.runs[0].partitions[:1])
+    assert found.spans() == [(day(0, 13), day(0, 13), 1), (day(2, 12), day(5, 12), 4)]
+    assert found.stale() == []
+
+
+def test_a_run_killed_between_fragments_and_sessions_and_a_later_ingest_lose_no_event(tmp_path: Path) -> None:
+    found = Tables(tmp_path, timeout="12h", window="1d")
+    found.deliver(
+        record("e", "v", day(5, 2), arrival(5)),
+        record("o", "o1", day(5, 20), arrival(6)),
+        record("z", "z", day(20, 1), arrival(6)),
+    )
+    found.platform.repair(EVENTS)
+    found.deliver(record("e", "b", day(4, 22), arrival(7)))
+    found.recompute(tables.DEDUPLICATED_EVENTS, tables.SESSION_FRAGMENTS)  # and dies before the sessions
+    found.deliver(record("o", "o2", day(6, 4), arrival(8)))
+    found.recompute(*tables.DERIVED, days=[6])
+    assert (day(4, 22), day(5, 2), 2) in found.spans(), "what waited in the same bucket was taken in, too"
+    found.deliver(record("e", "b", day(3, 23), arrival(1)))
+    found.platform.repair(EVENTS)
+    assert found.stale() == []
+    assert len(found.spans()) == 4
+
+
+def test_sessions_that_lost_an_event_by_an_earlier_fault_are_built_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables as a version left them that took in a part of a bucket only: nothing calls the lost event stale."""
+    found = Tables(tmp_path, timeout="12h")
+    found.deliver(record("e", "v", day(5, 2), arrival(5)))
+    found.platform.repair(EVENTS)
+    found.deliver(record("f", "b", day(4, 22), arrival(7)))
+    found.recompute(tables.DEDUPLICATED_EVENTS, tables.SESSION_FRAGMENTS)
+    with monkeypatch.context() as patch:
+        patch.setattr("dedup_platform.sessionwork.stitch_slices", _forgetful)
+        patch.setattr("dedup_platform.recompute.Recompute._balance", lambda *_: None)
+        found.is_judged = False
+        found.recompute(tables.SESSIONS)
+    assert len(found.spans()) == 1
+    found.deliver(record("g", "c", day(9, 1), arrival(9)))
+    found.platform.repair(EVENTS)
+    assert len(found.spans()) == 3
+    found.check()
+
+
+def _forgetful(slices: Any, stream: Stream) -> Any:
+    return (
+        each._replace(sessions=each.sessions.filter(each.sessions["entity_id"] != "f"))
+        for each in stitch_slices(slices, stream)
+    )
+
+
+def test_an_ingest_into_a_cell_that_is_being_repaired_does_not_make_the_repair_start_again(tmp_path: Path) -> None:
+    """A cell that gets input all the time would never be repaired."""
+    found = Tables(tmp_path)
+    found.deliver(record("a", "0", day(0, 10)))
+    found.platform.repair(EVENTS)
+    other, tries = found.opened(), list[str]()
+    stage = found.platform.lake.stage_files
+
+    def late(stream: Stream, table: str, *args: Any, **kwargs: Any) -> Any:
+        staged = stage(stream, table, *args, **kwargs)
+        if table == tables.DEDUPLICATED_EVENTS:
+            tries.append(table)
+            write_batch(stream, lay_out([record("a", f"late {len(tries)}", day(0, 11))], f"late {len(tries)}.json"))
+            other.ingest(EVENTS)
+        return staged
+
+    found.platform.lake.stage_files = late  # type: ignore[method-assign]
+    found.deliver(record("a", "1", day(0, 12)))
+    commit = found.platform.recompute_stale(EVENTS, tables.DEDUPLICATED_EVENTS)
+    assert (len(tries), len(commit.cells_rewritten)) == (1, 1)
+    [plan] = [each for each in found.platform.plan(EVENTS) if each.table == tables.DEDUPLICATED_EVENTS]
+    assert [each.rows for each in plan.stale] == [1], "what came meanwhile waits"
+
+
+def test_copies_whose_first_arrival_was_decoded_into_another_day_are_judged_together(tmp_path: Path) -> None:
+    """A manual rebuild of one partition: the record that had beaten its neighbour's copy is gone from it."""
+    found = Tables(tmp_path, window="1d")
+    found.deliver(record("e", "x", day(1, 20), arrival(1)))
+    found.deliver(record("e", "x", day(2, 2), arrival(2)))
+    found.platform.repair(EVENTS)
+    found.stream = found.stream.model_copy(update={"event_time": found.stream.arrival_time})
+    found.platform = found.opened()
+    found.platform.redecode(EVENTS, [found.stream.partitions.ordinal(day(1, 0))])
+    found.platform.recompute(EVENTS, tables.DEDUPLICATED_EVENTS, [found.stream.partitions.ordinal(day(1, 0))])
+    state = found.reader.read(found.platform, found.stream)
+    assert state is not None
+    kept = [row["event_time"] for row in state.all(tables.DEDUPLICATED_EVENTS)]
+    assert day(2, 2) in kept, "nothing beats this copy now"
+    assert day(1, 20) not in kept
+    found.platform.repair(EVENTS)
+    assert found.stale() == []
