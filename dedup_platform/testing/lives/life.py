@@ -123,6 +123,11 @@ class Life:
         self.world.settle_for(random.choice(self.world.timeouts), random.choice(self.world.windows))
         self._renew()
 
+    def op_fields(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
+        """Another field tells when events happened; or the one of before."""
+        self.world.tell_time_by(random.choice(("happened", "arrived")))
+        self._renew()
+
     def op_start(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
         self.world.start_at(random.choice((-1000, 0, 1)))
         self._renew()

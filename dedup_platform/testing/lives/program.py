@@ -19,9 +19,10 @@ WEIGHTS = {
     "lose": 2,
     "maintain": 2,
     "replay": 2,
-    "redecode": 2,
+    "redecode": 3,
     "accept": 1,
     "start": 1,
+    "fields": 2,
     "clock": 2,
 }
 """Operations (`Life.op_NAME`), and how often each comes."""

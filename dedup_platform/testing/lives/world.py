@@ -48,6 +48,12 @@ class World:
         }
         self.stream = self.stream.model_copy(update=rules)
 
+    def tell_time_by(self, field: str) -> None:
+        """Change the field of a record that tells when it happened; what was taken in needs a redecode."""
+        told = self.stream.fields.event_time.model_copy(update={"field": field})
+        fields = self.stream.fields.model_copy(update={"event_time": told})
+        self.stream = self.stream.model_copy(update={"fields": fields})
+
     def start_at(self, partitions_on: int) -> None:
         """Move the start of the stream."""
         start = self.stream.partitions.start_of(self.first + partitions_on)
