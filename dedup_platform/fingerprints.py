@@ -5,6 +5,7 @@ import json
 
 from dedup_platform import tables
 from dedup_platform.stages import deduplicated, fragments, sessions
+from dedup_platform.stages.aggregates import LARGE_SUMS_VERSION
 from dedup_platform.stream import Stream
 
 
@@ -16,7 +17,9 @@ def fingerprint(stream: Stream, table: str) -> str:
 
 def _deciding(stream: Stream, table: str) -> list[object]:
     columns = [f"{column.name} {column.type}" for column in tables.columns(stream, table)]
-    aggregates = {name: str(aggregate) for name, aggregate in stream.sessions.aggregates.items()}
+    aggregates: dict[str, object] = {name: str(each) for name, each in stream.sessions.aggregates.items()}
+    # What decides them changed once, and the rows of streams without any did not.
+    aggregates |= {name: (aggregates[name], LARGE_SUMS_VERSION) for name in tables.large_sums(stream)}
     return {
         tables.DEDUPLICATED_EVENTS: [deduplicated.VERSION, columns, stream.deduplicate.key, stream.deduplicate.window],
         tables.SESSION_FRAGMENTS: [

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -21,7 +22,7 @@ from pyiceberg.types import (
 )
 from pyspark.sql import types as spark_types
 
-from dedup_platform.stream import Aggregate, Stream
+from dedup_platform.stream import Aggregate, Stream, decimal_of
 
 RAW_EVENTS = "raw_events"
 DUPLICATE_EVENTS = "duplicate_events"
@@ -68,6 +69,11 @@ PROPERTIES = {
     "history.expire.max-snapshot-age-ms": str(365 * 86_400_000),
 }
 """What every table is created with. Metrics are kept only for the columns that planning prunes by (`MEASURED`)."""
+
+_MOST_DIGITS = 38
+"""Of a decimal, in Iceberg and in Spark."""
+_DIGITS_OF_COUNTS = 10
+"""No cell, and no session, has as many events as a number of eleven digits tells."""
 
 MEASURED = {
     RAW_EVENTS: ("event_time", "arrival_time"),
@@ -153,9 +159,23 @@ def aggregate_type(stream: Stream, aggregate: Aggregate) -> str:
     if aggregate.function == "count":
         return "long"
     if aggregate.function == "sum":
-        scale = re.fullmatch(r"decimal\(\d+,\s*(\d+)\)", attribute)
-        return f"decimal(38,{scale.group(1) if scale else 0})"
+        _, scale = decimal_of(attribute) or (0, 0)
+        return f"decimal({_MOST_DIGITS},{scale})"
     return attribute
+
+
+def large_sums(stream: Stream) -> dict[str, Decimal]:
+    """The sums that can reach the largest number of their type, by name, and that number.
+
+    What reaches or passes it, or its negative, is too large to be told: null in `sessions`, and in `session_fragments`
+    that number itself, so that whoever joins fragments knows.
+    """
+    found = {}
+    for name, aggregate in stream.sessions.aggregates.items():
+        precision, scale = decimal_of(stream.attributes[aggregate.attribute].type) or (0, 0)
+        if aggregate.function == "sum" and precision + _DIGITS_OF_COUNTS > _MOST_DIGITS:
+            found[name] = Decimal((0, (9,) * _MOST_DIGITS, -scale))
+    return found
 
 
 def column_names(stream: Stream, table: str) -> list[str]:

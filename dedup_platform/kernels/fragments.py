@@ -4,8 +4,9 @@ from hashlib import sha256
 
 import polars as pl
 
+from dedup_platform.kernels.sums import exact_sums
 from dedup_platform.stream import Aggregate, Stream
-from dedup_platform.tables import ARRIVAL_ORDER, SESSION_FRAGMENTS, aggregate_type, column_names
+from dedup_platform.tables import ARRIVAL_ORDER, SESSION_FRAGMENTS, aggregate_type, column_names, large_sums
 
 _ORDERED = ("first", "last")
 
@@ -21,7 +22,7 @@ def fragment(events: pl.DataFrame, stream: Stream) -> pl.DataFrame:
 
     A gap longer than the timeout splits, an equal one does not.
     """
-    aggregates = stream.sessions.aggregates
+    aggregates, large = stream.sessions.aggregates, large_sums(stream)
     is_ordered = any(aggregate.function in _ORDERED for aggregate in aggregates.values())
     order = ["entity_id", "event_time", *(ARRIVAL_ORDER if is_ordered else ())]
     in_order = events.filter(pl.col("entity_id").is_not_null()).sort(order)
@@ -33,9 +34,15 @@ def fragment(events: pl.DataFrame, stream: Stream) -> pl.DataFrame:
         pl.first("event_time").alias("first_event_time"),
         pl.last("event_time").alias("last_event_time"),
         pl.len().cast(pl.Int64).alias("event_count"),
-        *(_aggregate(stream, aggregate).alias(name) for name, aggregate in aggregates.items()),
+        *(_aggregate(stream, each).alias(name) for name, each in aggregates.items() if name not in large),
     )
-    return fragments.with_columns(_first_arrived(numbered, stream)).select(column_names(stream, SESSION_FRAGMENTS))
+    sums = (
+        exact_sums(numbered[aggregates[name].attribute], numbered["_number"], largest).alias(name)
+        for name, largest in large.items()
+    )
+    return fragments.with_columns(_first_arrived(numbered, stream), *sums).select(
+        column_names(stream, SESSION_FRAGMENTS)
+    )
 
 
 def _aggregate(stream: Stream, aggregate: Aggregate) -> pl.Expr:

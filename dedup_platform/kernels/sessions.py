@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from dedup_platform.kernels.sums import merged_sums, told
 from dedup_platform.stream import Aggregate, Stream
-from dedup_platform.tables import ARRIVAL_ORDER, SESSIONS, column_names
+from dedup_platform.tables import ARRIVAL_ORDER, SESSIONS, column_names, large_sums
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -32,6 +33,7 @@ def stitch(fragments: pl.DataFrame, stream: Stream) -> pl.DataFrame:
     return sessions.with_columns(
         pl.col("first_arrived").struct.field("session_id").alias("session_id"),
         pl.col("first_arrived").struct.field("arrival_time").alias("first_arrived_at"),
+        *(told(name, largest) for name, largest in large_sums(stream).items()),
     ).select(column_names(stream, SESSIONS))
 
 
@@ -73,18 +75,17 @@ def _may_go_on(fragments: pl.DataFrame, next_begins: datetime | None, stream: St
 def _join(fragments: pl.DataFrame, stream: Stream) -> pl.DataFrame:
     numbered = chained(fragments, stream)
     order = [pl.col("first_arrived").struct.field(name) for name in ARRIVAL_ORDER]
-    return (
-        numbered.group_by("_number", maintain_order=True)
-        .agg(
-            pl.first("entity_id"),
-            pl.first("first_event_time").alias("started_at"),
-            pl.last("last_event_time").alias("ended_at"),
-            pl.sum("event_count"),
-            pl.col("first_arrived").sort_by(order).first(),
-            *(_merge(stream, name, aggregate) for name, aggregate in stream.sessions.aggregates.items()),
-        )
-        .drop("_number")
+    aggregates, large = stream.sessions.aggregates, large_sums(stream)
+    joined = numbered.group_by("_number", maintain_order=True).agg(
+        pl.first("entity_id"),
+        pl.first("first_event_time").alias("started_at"),
+        pl.last("last_event_time").alias("ended_at"),
+        pl.sum("event_count"),
+        pl.col("first_arrived").sort_by(order).first(),
+        *(_merge(stream, name, aggregate) for name, aggregate in aggregates.items() if name not in large),
     )
+    sums = (merged_sums(numbered[name], numbered["_number"], largest) for name, largest in large.items())
+    return joined.with_columns(*sums).drop("_number")
 
 
 def _merge(stream: Stream, name: str, aggregate: Aggregate) -> pl.Expr:

@@ -2,7 +2,7 @@
 
 from pyspark.sql import Column, DataFrame, Window, functions as F
 
-from dedup_platform.stages.aggregates import over_fragments
+from dedup_platform.stages.aggregates import over_fragments, told_sums
 from dedup_platform.stages.cells import microseconds
 from dedup_platform.stream import Stream
 from dedup_platform.tables import SESSIONS, column_names
@@ -48,6 +48,7 @@ def _as_sessions(joined: DataFrame, stream: Stream) -> DataFrame:
     return (
         joined.withColumn("session_id", F.col("first_arrived.session_id"))
         .withColumn("first_arrived_at", F.col("first_arrived.arrival_time"))
+        .withColumns(told_sums(stream))
         .select(column_names(stream, SESSIONS))
     )
 

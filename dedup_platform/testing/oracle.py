@@ -23,21 +23,38 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings that decide rows. `aggregates`: name -> (function, attribute)."""
+    """The settings that decide rows. `aggregates`: name -> (function, attribute).
+
+    `largest`: attribute -> the largest number that its sums' type holds; sums of others are never too large.
+    """
 
     window: timedelta
     timeout: timedelta
     partition: timedelta = timedelta(days=1)
     key: tuple[str, ...] = ("entity_id", "event_id")
     aggregates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    largest: Mapping[str, Decimal] = field(default_factory=dict)
 
     @classmethod
     def of(cls, stream: "Stream") -> "Rules":
         aggregates = {name: (str(each.function), each.attribute) for name, each in stream.sessions.aggregates.items()}
-        deduplicate = stream.deduplicate
+        largest = {
+            name: Decimal((0, (9,) * 38, -int(each.type.rstrip(")").split(",")[1])))
+            for name, each in stream.attributes.items()
+            if each.type.startswith("decimal")
+        }
         return cls(
-            deduplicate.window, stream.sessions.timeout, stream.partitions.length, tuple(deduplicate.key), aggregates
+            stream.deduplicate.window,
+            stream.sessions.timeout,
+            stream.partitions.length,
+            tuple(stream.deduplicate.key),
+            aggregates,
+            largest,
         )
+
+
+SumRule = Callable[[Sequence[Record], str, Rules], Decimal | None]
+"""The sum of an attribute over some events of one entity; None if none of them has it."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +88,7 @@ def oracle(records: Iterable[Record], rules: Rules) -> Expected:
     duplicates = find_duplicates(ordered, rules)
     deduplicated = [each for each in ordered if each.coordinate not in duplicates]
     partitions = group(deduplicated, lambda each: (each.event_time - EPOCH) // rules.partition)
-    fragments = {partition: sessionize(events, rules) for partition, events in partitions.items()}
+    fragments = {partition: sessionize(events, rules, fragment_sum) for partition, events in partitions.items()}
     return Expected(deduplicated, duplicates, sessionize(deduplicated, rules), fragments)
 
 
@@ -88,7 +105,25 @@ def find_duplicates(ordered: Iterable[Record], rules: Rules) -> dict[Coordinate,
     return duplicates
 
 
-def sessionize(events: Iterable[Record], rules: Rules) -> list[Session]:
+def session_sum(events: Sequence[Record], attribute: str, rules: Rules) -> Decimal | None:
+    """The exact sum; None if it, or that of the events of one partition, is too large to be told."""
+    fragments = group(events, lambda each: (each.event_time - EPOCH) // rules.partition).values()
+    sums = [total for rows in fragments if (total := fragment_sum(rows, attribute, rules)) is not None]
+    total, largest = exact_sum(sums), rules.largest.get(attribute)
+    is_told = largest is None or all(each.copy_abs() < largest for each in (*sums, total))
+    return total if sums and is_told else None
+
+
+def fragment_sum(events: Sequence[Record], attribute: str, rules: Rules) -> Decimal | None:
+    """The exact sum, or the largest number of its type (with its sign) if it reaches or passes that."""
+    known = [value for each in events if (value := each.attributes.get(attribute)) is not None]
+    if not known:
+        return None
+    total, largest = exact_sum(known), rules.largest.get(attribute)
+    return total if largest is None or total.copy_abs() < largest else largest.copy_sign(total)
+
+
+def sessionize(events: Iterable[Record], rules: Rules, sum_of: SumRule = session_sum) -> list[Session]:
     """Rule 4. A gap longer than the timeout splits; events without an entity are in no session."""
     sessions = []
     for entity, rows in group(events, lambda each: each.entity_id).items():
@@ -96,15 +131,17 @@ def sessionize(events: Iterable[Record], rules: Rules) -> list[Session]:
         starts = [n for n, row in enumerate(rows) if n == 0 or row.event_time - rows[n - 1].event_time > rules.timeout]
         for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
             if entity is not None:
-                sessions.append(session_of(entity, rows[start:end], rules))
+                sessions.append(session_of(entity, rows[start:end], rules, sum_of))
     return sessions
 
 
-def session_of(entity: str, events: Sequence[Record], rules: Rules) -> Session:
+def session_of(entity: str, events: Sequence[Record], rules: Rules, sum_of: SumRule) -> Session:
     """Rule 5. The first-ARRIVED event identifies a session."""
     first_arrived = min(events, key=lambda each: each.arrival_order)
     aggregates = {
-        name: aggregate(function, [each.attributes.get(attribute) for each in events])
+        name: sum_of(events, attribute, rules)
+        if function == "sum"
+        else aggregate(function, [each.attributes.get(attribute) for each in events])
         for name, (function, attribute) in rules.aggregates.items()
     }
     start, end = events[0].event_time, events[-1].event_time
@@ -117,8 +154,6 @@ def aggregate(function: str, values: Sequence[Any]) -> Any:
     match function:
         case "count":
             return len(known)
-        case "sum":
-            return exact_sum(known) if known else None
         case "min" | "max":
             return (min if function == "min" else max)(known, default=None)
         case "first" | "last":
