@@ -221,6 +221,11 @@ def rewrites_only(snapshot: Snapshot) -> bool:
     return snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
 
 
+def changes_numbering(snapshot: Snapshot) -> bool:
+    """Whether a snapshot gave its table another number of buckets: the same rows, in other cells."""
+    return rewrites_only(snapshot) and summary(snapshot, "reason") == "buckets"
+
+
 def live(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
     """All data files of a snapshot, as if it had added them all."""
     arrival = _arrival_field(table)

@@ -40,14 +40,32 @@ def open_database(uri: str) -> sa.Engine:
     return engine
 
 
+def identity(engine: sa.Engine) -> tuple[int, int] | None:
+    """What tells a SQLite file from another of the same name; None in Postgres, and where there is no file."""
+    if engine.dialect.name != "sqlite":
+        return None
+    try:
+        found = Path(str(engine.url.database)).stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def is_damaged(error: sa.exc.DBAPIError) -> bool:
     """Whether the error says that a SQLite file is no database, or not a whole one."""
     # The lowest byte is what went wrong, the others are details.
     return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
 
 
-def put_aside(engine: sa.Engine) -> None:
-    """Give the SQLite file, and what SQLite keeps beside it, another name: whoever opens it next starts anew."""
+def put_aside(engine: sa.Engine, found: tuple[int, int] | None) -> None:
+    """Let the next who opens the database start anew, unless another process did so: it is not `found` any more."""
+    with _alone_in(Path(str(engine.url.database)).parent):
+        if identity(engine) == found:
+            _put_aside(engine)
+
+
+def _put_aside(engine: sa.Engine) -> None:
+    """Give the SQLite file, and what SQLite keeps beside it, another name."""
     file = Path(str(engine.url.database))
     engine.dispose()
     aside = file.with_name(f"{file.name}.aside-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
@@ -85,10 +103,11 @@ def _make_ready(engine: sa.Engine) -> None:
         return
     file = Path(str(engine.url.database))
     with _alone_in(file.parent):
-        # Another process may have been first.
+        # Another process may have been first, and what we opened may bear another name by now.
+        engine.dispose()
         if not _is_ready(engine):
             if file.stat().st_size:
-                put_aside(engine)
+                _put_aside(engine)
             with engine.begin() as connection:
                 _create(connection)
 

@@ -1,6 +1,6 @@
 """One step of the fold: gather what snapshots and receipts say, then write it in one transaction."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -49,6 +49,12 @@ class Fold:
     receipts: list[dict[str, Any]] = field(default_factory=list)
     newest_receipt: str | None = None
     complete: bool = True
+    is_whole: bool = False
+    """Whether nothing of the table was folded before."""
+    is_renumbered: bool = False
+    """Whether its cells are others than before: it got another number of buckets."""
+    robbed: dict[tuple[int, datetime], frozenset[int]] = field(default_factory=dict)
+    """By sequence number and time the snapshots that took rows away and left no receipt, and from which buckets."""
 
     def add(self, change: FileChange, sequence: int, at: datetime) -> None:
         """Take in one data file that a snapshot added or took away."""
@@ -80,31 +86,16 @@ class Fold:
         size.bytes += change.sign * change.bytes
         size.arrival_max = _latest(size.arrival_max, micros(change.arrival_max))
 
-    def distrust(self, is_lost: Callable[[Mapping[str, Any]], bool], source: str) -> None:
-        """Let cells count as outdated that were built from a snapshot of the input that was taken back."""
-        for receipt in self.receipts:
-            built = receipt["built_from"][source]
-            if is_lost(built):
-                receipt["fingerprint"], built["sequence"] = LOST, 0
-
     def write(self, connection: sa.Connection, stream: str, name: str) -> None:
         """Add everything to the SQL tables."""
         self._write_sizes(connection, stream, name)
         if name in CONSUMER:
+            self._disturb_robbed(connection, stream, name)
             self._write_news(connection, stream, name)
         if name == tables.RAW_EVENTS:
             _write_positions(connection, stream, self.receipts)
         elif name in tables.INPUT_OF:
             _write_built(connection, stream, name, self.receipts)
-
-    def starts_anew(self, name: str) -> int | None:
-        """The sequence number of the input as of which all cells of a derived table were named anew, if they were.
-
-        Their number of buckets changed then: whatever was said of cells before is of other cells.
-        """
-        source = tables.INPUT_OF.get(name)
-        found = [receipt["built_from"][source]["sequence"] for receipt in self.receipts if "buckets" in receipt]
-        return max(found, default=None)
 
     def touched(self, name: str) -> Iterator[tuple[str, set[Cell]]]:
         """Input tables and their cells of which something came or was seen, so that changes may be told no longer."""
@@ -129,6 +120,13 @@ class Fold:
         _delete(connection, CELLS, [_place(stream, name, cell) for cell in known])
         _insert(connection, CELLS, rows)
 
+    def _disturb_robbed(self, connection: sa.Connection, stream: str, name: str) -> None:
+        """How far the rows reached that went is not known: all of their buckets count as disturbed."""
+        for (sequence, at), buckets in self.robbed.items():
+            query = sa.select(*CELLS.c["partition", "bucket"]).where(of(CELLS, stream, name))
+            cells = connection.execute(query.where(CELLS.c.bucket.in_(buckets)))
+            self.disturb((Cell(*row) for row in cells), sequence, at)
+
     def _write_news(self, connection: sa.Connection, stream: str, name: str) -> None:
         # Events without an entity are in no session, so nothing is built from their cells of deduplicated events.
         rows = [
@@ -137,18 +135,6 @@ class Fold:
             if cell.bucket != NO_ENTITY or name == tables.RAW_EVENTS
         ]
         _insert(connection, CHANGES, rows)
-
-
-def prune(connection: sa.Connection, stream: str, source: str, cells: Iterable[Cell]) -> None:
-    """Take out the changes to these cells of an input that whatever is built from them has seen."""
-    seen = sa.exists().where(
-        of(BUILT, stream, CONSUMER[source]),
-        BUILT.c.partition == CHANGES.c.partition,
-        BUILT.c.bucket == CHANGES.c.bucket,
-        BUILT.c.input_sequence >= CHANGES.c.sequence,
-    )
-    for chosen in in_cells(CHANGES, cells):
-        connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, source), chosen, seen))
 
 
 def _read_known(connection: sa.Connection, stream: str, name: str, cells: Iterable[Cell]) -> dict[Cell, Size]:

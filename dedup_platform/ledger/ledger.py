@@ -1,27 +1,14 @@
 """The ledger itself: `sync` folds the tables' snapshots, everything else reads."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import sqlalchemy as sa
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
-from dedup_platform.catalog import (
-    Catalog,
-    ancestry,
-    changes,
-    committed_at,
-    head,
-    live,
-    paired_duplicates,
-    rewrites_only,
-    since,
-    summary,
-)
+from dedup_platform.catalog import Catalog, head, since
 from dedup_platform.lateness import Cell, Facts, reach
-from dedup_platform.ledger.database import for_reading, is_damaged, lock, open_database, put_aside
+from dedup_platform.ledger.database import for_reading, identity, is_damaged, lock, open_database, put_aside
 from dedup_platform.ledger.facts import (
     CellSize,
     Head,
@@ -33,12 +20,13 @@ from dedup_platform.ledger.facts import (
     read_outdated,
     read_sizes,
 )
-from dedup_platform.ledger.fold import Fold, prune
+from dedup_platform.ledger.fold import Fold
+from dedup_platform.ledger.gathering import Gathering
+from dedup_platform.ledger.proofs import settle
 from dedup_platform.ledger.schema import (
     ACCEPTED,
     BUILT,
     CELLS,
-    CHANGES,
     FILES,
     HEADS,
     LISTINGS,
@@ -59,13 +47,15 @@ class Ledger:
         self.catalog = catalog
         self._settings = settings
         self._engine: sa.Engine | None = None
+        self._identity: tuple[int, int] | None = None
 
     @property
     def engine(self) -> sa.Engine:
-        """The database, with its tables created at first use."""
-        if self._engine is None:
+        """The database, with its tables created at first use, and whenever somebody took the file away."""
+        if self._engine is None or identity(self._engine) != self._identity:
             self._settings.make_folders()
             self._engine = open_database(self._settings.control_uri)
+            self._identity = identity(self._engine)
         return self._engine
 
     # Folding
@@ -82,8 +72,8 @@ class Ledger:
         except sa.exc.DatabaseError as error:
             if not is_damaged(error):
                 raise
-            put_aside(self.engine)
-            self._engine = None
+            if self._engine is not None:
+                put_aside(self._engine, self._identity)
             return self._sync(stream)
 
     def _sync(self, stream: str) -> dict[str, Head]:
@@ -98,15 +88,7 @@ class Ledger:
                 _forget(connection, stream)
                 heads = {}
             folds = {name: self._fold(connection, stream, name, loaded, heads.get(name)) for name in loaded}
-            if not _is_paired(loaded):
-                # The duplicates that the events were published with were taken back: nothing counts as built.
-                connection.execute(sa.delete(BUILT).where(of(BUILT, stream, tables.DEDUPLICATED_EVENTS)))
-            for name, fold in folds.items():
-                if fold and (sequence := fold.starts_anew(name)) is not None:
-                    old = sa.and_(of(CHANGES, stream, tables.INPUT_OF[name]), CHANGES.c.sequence <= sequence)
-                    connection.execute(sa.delete(CHANGES).where(old))
-            for source, cells in (each for name, fold in folds.items() if fold for each in fold.touched(name)):
-                prune(connection, stream, source, cells)
+            settle(connection, stream, loaded, folds)
             return {name: folded for name, (_, folded) in read_heads(connection, stream).items()}
 
     def _fold(
@@ -117,18 +99,10 @@ class Ledger:
         loaded: Mapping[str, Table],
         known: tuple[str, Head] | None,
     ) -> Fold | None:
-        table = loaded[name]
-        last = known[1] if known else None
-        snapshots, _ = since(table, last.snapshot_id if last else None)
-        if not snapshots:
+        table, source = loaded[name], loaded.get(tables.INPUT_OF.get(name, ""))
+        fold = Gathering(self.catalog, stream, name, table, source).since(known[1] if known else None)
+        if fold is None:
             return None
-        fold = Fold(newest_receipt=last.receipt if last else None, complete=last.complete if last else True)
-        if last is None and snapshots[0].parent_snapshot_id is not None:
-            self._add_lost_history(fold, stream, table, snapshots.pop(0))
-        for snapshot in snapshots:
-            self._add_snapshot(fold, stream, table, snapshot)
-        if name in tables.INPUT_OF and fold.receipts:
-            fold.distrust(_is_lost(loaded[tables.INPUT_OF[name]]), tables.INPUT_OF[name])
         fold.write(connection, stream, name)
         newest = head(table)
         connection.execute(sa.delete(HEADS).where(of(HEADS, stream, name)))
@@ -144,51 +118,6 @@ class Ledger:
             )
         )
         return fold
-
-    def _add_snapshot(self, fold: Fold, stream: str, table: Table, snapshot: Snapshot) -> None:
-        sequence, at = snapshot.sequence_number or 0, committed_at(snapshot)
-        for change in changes(table, snapshot):
-            if rewrites_only(snapshot):
-                fold.resize(change)
-            else:
-                fold.add(change, sequence, at)
-        if name := summary(snapshot, "receipt"):
-            fold.newest_receipt = name
-            fold.disturb(map(_cell, self._add_receipt(fold, stream, name).get("disturbed", ())), sequence, at)
-
-    def _add_receipt(self, fold: Fold, stream: str, name: str) -> dict[str, Any]:
-        receipt = self.catalog.read_receipt(stream, name)
-        fold.complete &= receipt is not None
-        if receipt is not None:
-            fold.receipts.append(receipt)
-            # Positions that were derived from raw hold all that lost receipts before them held.
-            fold.complete |= bool(receipt.get("derived"))
-        return receipt or {}
-
-    def _add_lost_history(self, fold: Fold, stream: str, table: Table, oldest: Snapshot) -> None:
-        """Facts of snapshots that were expired: their live files, and the chain of receipts that outlives them."""
-        for change in live(table, oldest):
-            fold.add(change, change.sequence, committed_at(oldest))
-        name = fold.newest_receipt = summary(oldest, "receipt")
-        # A compaction or a new column tells nothing of what was read before it.
-        fold.complete &= name is not None
-        checked: set[Cell] = set()
-        disturbed: set[Cell] = set()
-        is_same_layout = True
-        while name:
-            receipt = self._add_receipt(fold, stream, name)
-            if is_same_layout:
-                checked |= set(map(_cell, receipt.get("rewritten", ())))
-                disturbed |= set(map(_cell, receipt.get("disturbed", ())))
-            is_same_layout &= "buckets" not in receipt
-            name = receipt.get("previous")
-        fold.receipts.reverse()
-        # A cell that was emptied has no file left to tell when, and one beside rows that went has only older files:
-        # take them for newer than anything built from them.
-        sequence, at = oldest.sequence_number or 0, committed_at(oldest)
-        for cell in checked - fold.sizes.keys():
-            fold.add_news(cell, sequence, at)
-        fold.disturb(disturbed, sequence, at)
 
     # Reading
 
@@ -274,25 +203,8 @@ class Ledger:
                 connection.execute(sa.insert(LISTINGS).values(stream=stream, content=content))
 
 
-def _cell(place: Sequence[int]) -> Cell:
-    return Cell(*place)
-
-
 def _connected(table: Table, known: tuple[str, Head] | None) -> bool:
     return known is not None and known[0] == str(table.metadata.table_uuid) and since(table, known[1].snapshot_id)[1]
-
-
-def _is_paired(loaded: Mapping[str, Table]) -> bool:
-    """Whether the duplicates that the newest events name are in the history of `duplicate_events`."""
-    pair = paired_duplicates(loaded[tables.DEDUPLICATED_EVENTS])
-    return pair is None or since(loaded[tables.DUPLICATE_EVENTS], pair)[1]
-
-
-def _is_lost(source: Table) -> Callable[[Mapping[str, Any]], bool]:
-    """Tells whether an input snapshot (`snapshot`, `sequence`) was taken back; one that merely expired was not."""
-    history = {snapshot.snapshot_id: snapshot.sequence_number or 0 for snapshot in ancestry(source)}
-    oldest = min(history.values())
-    return lambda built: built["snapshot"] not in history and built["sequence"] >= oldest
 
 
 def _forget(connection: sa.Connection, stream: str) -> None:

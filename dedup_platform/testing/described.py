@@ -14,9 +14,10 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import TimestamptzType
 
 from dedup_platform import tables
-from dedup_platform.catalog import SUMMARY, new_receipt_name
+from dedup_platform.catalog import SUMMARY, bucket_count, new_receipt_name
 from dedup_platform.fingerprints import fingerprint
-from dedup_platform.lateness import EPOCH, Cell
+from dedup_platform.lakehouse.layout import Files, Layout
+from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 
@@ -58,15 +59,39 @@ class DescribedTables:
         }
         self._commit(table, checked, arrived, receipt)
 
-    def _commit(self, table: str, cells: Iterable[Cell], arrived: datetime, receipt: Mapping[str, Any]) -> None:
+    def rewrite(self, table: str, cells: Iterable[Cell], arrived: datetime) -> None:
+        """Say that somebody else put other files in the place of those of these cells, and left no receipt."""
+        self._commit(table, cells, arrived, None, replaces=True)
+
+    def copies(
+        self, _: object, stream: Stream, layout: Layout, old: Files, partitions: Collection[int]
+    ) -> list[DataFile]:
+        """What a change of the number of buckets writes of some partitions, in place of `Rebucketing._copies_of`."""
+        loaded = self.platform.lake.catalog.load_table(stream.name, layout.table)
+        chosen = [cell for cell in old if cell.partition in set(partitions)]
+        cells = sorted({new for cell in chosen for new in _renumbered(cell, bucket_count(loaded), layout.buckets)})
+        files = {cell: _described(loaded, cell, EPOCH, layout.spec_id) for cell in cells}
+        self._files |= {(layout.table, cell): file for cell, file in files.items()}
+        return list(files.values())
+
+    def _commit(
+        self,
+        table: str,
+        cells: Iterable[Cell],
+        arrived: datetime,
+        receipt: Mapping[str, Any] | None,
+        replaces: bool = False,
+    ) -> None:
         """One snapshot. Raw keeps what its cells held before; in a derived table the new files take its place."""
         name = new_receipt_name()
-        self.platform.lake.catalog.write_receipt(self.stream.name, name, {**receipt, "name": name})
+        if receipt is not None:
+            self.platform.lake.catalog.write_receipt(self.stream.name, name, {**receipt, "name": name})
         loaded = self.platform.lake.catalog.load_table(self.stream.name, table)
-        added = {cell: _described(loaded, cell, arrived) for cell in cells}
-        gone = [self._files[table, cell] for cell in added if table in tables.DERIVED and (table, cell) in self._files]
+        added = {cell: _described(loaded, cell, arrived, loaded.spec().spec_id) for cell in cells}
+        is_replaced = replaces or table in tables.DERIVED
+        gone = [self._files[table, cell] for cell in added if is_replaced and (table, cell) in self._files]
         with loaded.transaction() as transaction:
-            update = transaction.update_snapshot({f"{SUMMARY}receipt": name})
+            update = transaction.update_snapshot({} if receipt is None else {f"{SUMMARY}receipt": name})
             with update.overwrite() if gone else update.fast_append() as snapshot:
                 for file in gone:
                     snapshot.delete_data_file(file)
@@ -75,7 +100,16 @@ class DescribedTables:
         self._files |= {(table, cell): file for cell, file in added.items()}
 
 
-def _described(table: Table, cell: Cell, arrived: datetime) -> DataFile:
+def _renumbered(cell: Cell, old: int, new: int) -> list[Cell]:
+    """The cells that rows of this one lie in under another number of buckets."""
+    if cell.bucket == NO_ENTITY:
+        return [cell]
+    return [
+        Cell(cell.partition, bucket) for bucket in range(new) if bucket % min(old, new) == cell.bucket % min(old, new)
+    ]
+
+
+def _described(table: Table, cell: Cell, arrived: datetime, spec_id: int) -> DataFile:
     bounds: dict[int, bytes] = {}
     if "arrival_time" in table.schema().column_names:
         micros = (arrived - EPOCH) // timedelta(microseconds=1)
@@ -83,7 +117,7 @@ def _described(table: Table, cell: Cell, arrived: datetime) -> DataFile:
     place = f"{table.location()}/data/{cell.partition}/{cell.bucket}"
     arguments: dict[str, Any] = {
         "content": DataFileContent.DATA,
-        "file_path": f"{place}/{len(table.metadata.snapshots):05}.parquet",
+        "file_path": f"{place}/{len(table.metadata.snapshots):05}_{spec_id}.parquet",
         "file_format": FileFormat.PARQUET,
         "partition": Record(cell.partition, cell.bucket),
         "record_count": ROWS_A_FILE,
@@ -100,5 +134,5 @@ def _described(table: Table, cell: Cell, arrived: datetime) -> DataFile:
         "sort_order_id": None,
     }
     file = DataFile.from_args(**arguments)
-    file.spec_id = table.spec().spec_id
+    file.spec_id = spec_id
     return file

@@ -11,60 +11,11 @@ import pytest
 import sqlalchemy as sa
 
 from dedup_platform import tables
-from dedup_platform.fingerprints import fingerprint
-from dedup_platform.lateness import Cell, Change
-from dedup_platform.ledger import Ledger
 from dedup_platform.ledger.database import open_database
 from dedup_platform.ledger.schema import METADATA
-from dedup_platform.platform import Platform
-from dedup_platform.settings import Settings
-from dedup_platform.stream import Stream
-from dedup_platform.testing import HeldClock, make_stream, utc
-from dedup_platform.testing.described import DescribedTables
 from dedup_platform.testing.servers import PostgresServer
+from dedup_platform_tests.rebuilds.lived import ARRIVED, Lived
 from dedup_platform_tests.servers import new_name
-
-ARRIVED = utc("2024-02-01")
-BUCKETS = 2
-
-
-def no_spark() -> Any:
-    raise AssertionError("the ledger reads metadata alone")
-
-
-class Lived:
-    """A stream with some stale cells, and the ledger that tells of them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.stream: Stream = make_stream(folder, buckets=BUCKETS)
-        self.settings = Settings(home=folder / "home")
-        self.platform = self.opened()
-        self.described = DescribedTables(self.platform, self.stream)
-        first = self.stream.partitions.ordinal(self.stream.partitions.start)
-        self.cells = [Cell(first + day, bucket) for day in range(3) for bucket in range(BUCKETS)]
-        self.described.take_in(self.cells, ARRIVED)
-        self.described.build(tables.DEDUPLICATED_EVENTS, ARRIVED)
-        self.described.take_in(self.cells[:1], ARRIVED)
-        self.told = self.tell(self.platform.ledger)
-
-    @property
-    def file(self) -> Path:
-        return self.settings.home / "control.db"
-
-    def opened(self) -> Platform:
-        return Platform.open(self.settings, {self.stream.name: self.stream}, no_spark, HeldClock(ARRIVED))
-
-    def tell(self, ledger: Ledger) -> list[Any]:
-        heads = ledger.sync(self.stream.name)
-        return [heads, *(ledger.facts(self.stream, table, fingerprint(self.stream, table)) for table in tables.DERIVED)]
-
-    def set_aside(self) -> list[Path]:
-        return sorted(self.file.parent.glob("control.db.aside-*"))
-
-    def changes(self) -> dict[Cell, Change]:
-        self.platform.ledger.sync(self.stream.name)
-        table = tables.DEDUPLICATED_EVENTS
-        return dict(self.platform.ledger.facts(self.stream, table, fingerprint(self.stream, table)).changes)
 
 
 @pytest.fixture

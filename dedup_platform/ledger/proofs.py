@@ -1,0 +1,86 @@
+"""Which cells of derived tables are proven to be up to date. Stale is what is wanted less what is proven.
+
+Wanted is every cell of the table and of its input. A cell is proven by a receipt that names it, unless its input has
+changed since. Of a cell of which nothing at all is known, neither of a change nor of a build, the fold says that it is
+lost: built under no settings. It looks for such cells only where some can be: after a first fold, and a new numbering.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import sqlalchemy as sa
+from pyiceberg.table import Table
+
+from dedup_platform import tables
+from dedup_platform.catalog import ancestry, bucket_count, changes_numbering, paired_duplicates, since
+from dedup_platform.lateness import NO_ENTITY, Cell
+from dedup_platform.ledger.fold import LOST, Fold
+from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, CONSUMER, in_cells, of
+
+
+def settle(
+    connection: sa.Connection, stream: str, loaded: Mapping[str, Table], folds: Mapping[str, Fold | None]
+) -> None:
+    """Bring what is built and what changed into agreement, once folds are written."""
+    if not _is_paired(loaded):
+        # The duplicates that the events were published with were taken back: nothing counts as built.
+        built = of(BUILT, stream, tables.DEDUPLICATED_EVENTS)
+        connection.execute(sa.update(BUILT).where(built).values(fingerprint=LOST, input_sequence=0))
+    for table, source in tables.INPUT_OF.items():
+        if any(fold and (fold.is_whole or fold.is_renumbered) for fold in (folds[table], folds[source])):
+            _prove(connection, stream, table, loaded)
+    for name, fold in folds.items():
+        for source, cells in fold.touched(name) if fold else ():
+            _prune(connection, stream, source, cells)
+
+
+def _prove(connection: sa.Connection, stream: str, table: str, loaded: Mapping[str, Table]) -> None:
+    source = tables.INPUT_OF[table]
+    if bucket_count(loaded[table]) != bucket_count(loaded[source]):
+        return  # a change of the number is not finished: its end is folded later
+    newest = next(filter(changes_numbering, ancestry(loaded[source])), None)
+    if newest is not None:
+        # What was said before is of cells of another numbering.
+        sequence = newest.sequence_number or 0
+        connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, source), CHANGES.c.sequence < sequence))
+        connection.execute(sa.delete(BUILT).where(of(BUILT, stream, table), BUILT.c.input_sequence < sequence))
+    _lose(connection, stream, table)
+
+
+def _lose(connection: sa.Connection, stream: str, table: str) -> None:
+    """Say of every cell of which nothing is known that it is lost."""
+    source = tables.INPUT_OF[table]
+    place = CELLS.c["partition", "bucket"]
+    # Events without an entity are in no session.
+    is_wanted = sa.true() if source == tables.RAW_EVENTS else CELLS.c.bucket != NO_ENTITY
+    wanted = sa.select(sa.literal(stream), sa.literal(table), *place, sa.literal(0), sa.literal(LOST)).distinct()
+    unknown = wanted.where(
+        CELLS.c.stream == stream,
+        CELLS.c.table.in_((source, table)),
+        is_wanted,
+        ~_known(BUILT, stream, table),
+        ~_known(CHANGES, stream, source),
+    )
+    connection.execute(sa.insert(BUILT).from_select([column.name for column in BUILT.c], unknown))
+
+
+def _known(table: sa.Table, stream: str, name: str) -> sa.Exists:
+    same = (table.c.partition == CELLS.c.partition, table.c.bucket == CELLS.c.bucket)
+    return sa.exists().where(of(table, stream, name), *same)
+
+
+def _prune(connection: sa.Connection, stream: str, source: str, cells: Iterable[Cell]) -> None:
+    """Take out the changes to these cells of an input that whatever is built from them has seen."""
+    seen = sa.exists().where(
+        of(BUILT, stream, CONSUMER[source]),
+        BUILT.c.partition == CHANGES.c.partition,
+        BUILT.c.bucket == CHANGES.c.bucket,
+        BUILT.c.input_sequence >= CHANGES.c.sequence,
+    )
+    for chosen in in_cells(CHANGES, cells):
+        connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, source), chosen, seen))
+
+
+def _is_paired(loaded: Mapping[str, Table]) -> bool:
+    """Whether the duplicates that the newest events name are in the history of `duplicate_events`."""
+    pair = paired_duplicates(loaded[tables.DEDUPLICATED_EVENTS])
+    return pair is None or since(loaded[tables.DUPLICATE_EVENTS], pair)[1]
