@@ -22,7 +22,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 # Others ask for these with an extra, and pip before 23.3 finds their pin only where it is spelled with it.
 PINS_WITH_EXTRAS := gql[requests] uvicorn[standard]
 
-.PHONY: help setup java demo test soak test-thorough lint dev bench lock clean
+.PHONY: help setup java demo test soak histories test-thorough lint dev bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ test: setup java ## run every test
 soak: setup java ## kill ingest again and again while a million events come, for each of SEEDS (20) seeds
 	$(BIN)/python -m dedup_platform.testing.servers install kafka
 	$(BIN)/python -m pytest dedup_platform_tests/soak --seeds $(SEEDS)
+
+histories: setup ## live SEEDS (20) random histories of a stream, each judged after every commit
+	$(BIN)/python -m dedup_platform.testing.lives --seeds 0..$(SEEDS)
 
 test-thorough: setup java ## run every test, the longest ones in full
 	$(TEST) --thorough

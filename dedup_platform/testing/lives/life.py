@@ -2,20 +2,20 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-import tenacity
-
-from dedup_platform import maintenance, tables
+from dedup_platform import tables
 from dedup_platform.catalog import head
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
 from dedup_platform.platform import Platform
+from dedup_platform.sessionwork import Sessionization
 from dedup_platform.stream import Maintenance
 from dedup_platform.testing.clock import HeldClock
 from dedup_platform.testing.comparison import SessionIds, table_differences
@@ -30,6 +30,15 @@ TICKS = 12
 """So many looks of the sensors, without anything new, must end with nothing stale."""
 STEPS = ("write_receipt", "publish", "replace_files", "sync")
 """What a process can be killed before and after."""
+
+
+_SMALL = {
+    "tenacity.nap.time": SimpleNamespace(sleep=lambda _: None),
+    "dedup_platform.maintenance.upkeep": upkeep,
+    # So that few rows are cut into many pieces.
+    "dedup_platform.cellwork.CHUNK_BYTES": 1,
+    "dedup_platform.recompute.Sessionization": partial(Sessionization, slice_bytes=1),
+}
 
 
 class Killed(BaseException):
@@ -273,8 +282,9 @@ def _count_down(left: list[int]) -> None:
 
 def live(folder: Path, seed: int, ops: Sequence[Op]) -> None:
     """Live through a program in an empty folder; raises WrongError, or what an operation should not raise."""
-    without_pauses = SimpleNamespace(sleep=lambda _: None)
-    with patch.object(tenacity.nap, "time", without_pauses), patch.object(maintenance, "upkeep", upkeep):
+    with ExitStack() as stack:
+        for target, replacement in _SMALL.items():
+            stack.enter_context(patch(target, replacement))
         life = Life(folder, seed)
         for op in ops:
             life.do(op)

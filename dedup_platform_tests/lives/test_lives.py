@@ -1,0 +1,54 @@
+"""Random lives of a stream without Spark, each judged after every commit; what fails is told as a short program."""
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+
+from dedup_platform.testing.lives import Op, live, program, shrunk
+from dedup_platform.testing.lives.__main__ import judged
+from dedup_platform.testing.lives.program import WEIGHTS
+
+A_TEST = 15
+TESTS = 20
+THOROUGH = 33
+"""Times as many lives where there is time: ten thousand."""
+
+
+@pytest.mark.parametrize("number", range(TESTS))
+def test_a_life_is_right_at_every_published_snapshot(number: int, thorough: bool) -> None:
+    lives = A_TEST * (THOROUGH if thorough else 1)
+    wrong = [
+        f"seed {seed}: {what}" for seed in range(number * lives, (number + 1) * lives) if (what := judged(seed)[1])
+    ]
+    assert wrong == []
+
+
+@settings(
+    max_examples=10, deadline=None, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck)
+)
+@given(
+    st.integers(0, 2**16),
+    st.lists(
+        st.builds(
+            Op, st.sampled_from(list(WEIGHTS)), st.integers(0, 2**32), st.sampled_from(["", "killed", "meanwhile"])
+        ),
+        max_size=8,
+    ),
+)
+def test_so_is_one_that_somebody_else_makes_up(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, ops: list[Op]
+) -> None:
+    live(tmp_path_factory.mktemp("life"), seed, [Op("deliver", seed), *ops])
+
+
+def test_a_program_is_the_same_for_the_same_seed() -> None:
+    assert program(7) == program(7) != program(8)
+
+
+def test_what_does_not_matter_is_left_out_of_a_program_that_fails() -> None:
+    ops = program(3)
+    needed = [ops[4], ops[9]]
+    short = shrunk(
+        ops, lambda fewer: [op[:2] for op in needed] == [op[:2] for op in fewer if op[:2] in [n[:2] for n in needed]]
+    )
+    assert [op[:2] for op in short] == [op[:2] for op in needed]
+    assert [op.fate for op in short] == ["", ""]
