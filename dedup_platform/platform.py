@@ -297,15 +297,16 @@ class Platform:
         downstream_first = [table for table in reversed(tables.ALL) if table in only]
         return [self._maintenance.maintain(definition, table, self.clock()) for table in downstream_first]
 
-    def change_buckets(self, stream: str, buckets: int, tell: Listener = lambda *_: None) -> None:
-        """Give all tables of a stream another number of buckets, a power of two; no row changes.
+    def change_buckets(self, stream: str, buckets: int, tell: Listener = lambda *_: None) -> bool:
+        """Give all tables of a stream another number of buckets, a power of two; no row changes. False if they have it.
 
         Repairs what is stale first. Whatever the stream file says of `buckets` does not matter. Called again, it goes
         on where it was killed. Raises ConflictError if writers came in between again and again.
         """
         definition = self.stream(stream).model_copy(update={"buckets": 0})
-        if self.ledger.sync(stream):
-            self._do(self._rebucketing.change, definition, buckets, lambda: self._repair(definition), tell)
+        if not self.ledger.sync(stream):
+            return False
+        return self._do(self._rebucketing.change, definition, buckets, lambda: self._repair(definition), tell)
 
     def _batches(self, stream: str) -> Iterator[Commit]:
         definition = self._prepare(stream)

@@ -1,8 +1,9 @@
 """Another number of buckets for a stream that exists: every table is copied partition by partition, then swapped.
 
-Readers see the old layout until they see the new one, with the same rows. Nothing may be stale at the swap, so that
-"built" can be said of all new cells at once. Tables are swapped one after another, raw first: from then on, until all
-are, whoever would write is refused (`Lakehouse.buckets`). Whatever kills it, the same command goes on where it was.
+Readers see the old layout until they see the new one, with the same rows. Nothing may be stale at the first swap, so
+that "built" can be said of all new cells at once. Tables are swapped one after another, raw first: from then on, until
+all are, whoever would write is refused (`Lakehouse.buckets`). Whatever kills it, the same command goes on where it was,
+and can always finish: what cannot be said to be built then is built anew.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,17 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.manifest import DataFile
+from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
-from dedup_platform.catalog import bucket_count
+from dedup_platform.catalog import ancestry, bucket_count, changes_numbering, head, paired_duplicates
 from dedup_platform.cellwork import Chunk, Store, Written, work
 from dedup_platform.datafiles import buckets_of
-from dedup_platform.errors import ConflictError, ConservationError
+from dedup_platform.errors import ConflictError, ConservationError, IncompatibleChangeError
 from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import Lakehouse
 from dedup_platform.lakehouse.layout import Files, Layout
 from dedup_platform.lateness import NO_ENTITY, Cell
-from dedup_platform.ledger import Head, Ledger
+from dedup_platform.ledger import LOST, Head, Ledger
 from dedup_platform.receipts import build_properties, receipt_of_same_rows
 from dedup_platform.stream import Stream
 
@@ -56,23 +58,28 @@ class Rebucketing:
         self.lake = lake
         self.ledger = ledger
 
-    def change(self, stream: Stream, buckets: int, repair: Callable[[], Any], tell: Listener) -> None:
-        """Give all tables so many buckets.
+    def change(self, stream: Stream, buckets: int, repair: Callable[[], Any], tell: Listener) -> bool:
+        """Give all tables so many buckets; returns whether any had another number.
 
-        `repair` is called where something is stale. Raises ConflictError if another writer got in between, after which
-        it can be called again: nothing that was copied is lost.
+        `repair` is called first, unless a change was begun: then nobody else may write. Raises ConflictError if another
+        writer got in between, after which it can be called again: nothing that was copied is lost.
         """
-        waiting = [table for table in tables.ALL if self._bucket_count(stream, table) != buckets]
-        if len(waiting) == len(tables.ALL):
+        numbers = {table: self._bucket_count(stream, table) for table in tables.ALL}
+        waiting = [table for table, number in numbers.items() if number != buckets]
+        is_begun = len(set(numbers.values())) > 1
+        if is_begun and tables.RAW_EVENTS in waiting:
+            raise IncompatibleChangeError(_other_change(stream, numbers[tables.RAW_EVENTS]))
+        if not is_begun:
             repair()
         layouts = {table: Layout(self.lake, stream, table, buckets) for table in waiting}
         copies = {table: self._copy(stream, layout, tell) for table, layout in layouts.items()}
         heads = self.ledger.sync(stream.name)
         moved = [table for table, (base, _, _) in copies.items() if heads[table].snapshot_id != base]
-        if moved or self._is_stale(stream):
+        if moved or (waiting and not is_begun and self._is_stale(stream)):
             raise ConflictError(f"{stream.name}: another writer committed while its tables were copied. Run again.")
         for table in waiting:
             self._swap(stream, layouts[table], *copies[table])
+        return bool(waiting)
 
     def _copy(self, stream: Stream, layout: Layout, tell: Listener) -> tuple[int, Files, Files]:
         """Copy what is not copied yet, some partitions at a time: main's snapshot, its files, and their copies."""
@@ -112,9 +119,8 @@ class Rebucketing:
         if receipt:
             properties = build_properties(receipt)
             self.lake.catalog.write_receipt(stream.name, receipt["name"], receipt)
-        if layout.table == tables.DEDUPLICATED_EVENTS:
-            # The duplicates were swapped before the events: what is paired with these is what is there now.
-            properties["duplicates-snapshot"] = str(heads[tables.DUPLICATE_EVENTS].snapshot_id)
+        if layout.table == tables.DEDUPLICATED_EVENTS and (pair := self._pair(stream, heads)):
+            properties["duplicates-snapshot"] = str(pair)
         self.lake.publish(layout.stage(base, _all(old), _all(copies), properties))
         layout.forget()
         self.ledger.sync(stream.name)
@@ -122,15 +128,34 @@ class Rebucketing:
     def _receipt(
         self, stream: Stream, layout: Layout, heads: Mapping[str, Head], copies: Files
     ) -> dict[str, Any] | None:
-        """Says of every new cell that it is built from its input as that is now, and that the old cells are gone."""
+        """Says of every new cell that it is built from its input as that was swapped, and that the old cells are gone.
+
+        What came to the input since then waits. Where not all old cells were built alike, or not from all there was,
+        nothing tells which of the new ones are: all are to be built anew.
+        """
         table = layout.table
         if table not in tables.INPUT_OF:
             return None
+        source = tables.INPUT_OF[table]
         # All cells of the input, too: of some of them nothing came out.
-        cells = {*copies, *self._cells(stream, tables.INPUT_OF[table])}
-        settings = fingerprint(stream, table)
-        receipt = receipt_of_same_rows(self.lake.catalog, stream.name, table, heads, settings, "buckets", cells)
-        return receipt | {"buckets": layout.buckets}
+        cells = {*copies, *self._cells(stream, source)}
+        swapped = self._swapped(stream, source)
+        is_paired = table != tables.DEDUPLICATED_EVENTS or not self.lake.unpaired_cells(stream)
+        settings = self.ledger.built_alike(stream.name, table, swapped.sequence_number or 0) if is_paired else None
+        receipt = receipt_of_same_rows(self.lake.catalog, stream.name, table, heads, settings or LOST, "buckets", cells)
+        read = {"snapshot": swapped.snapshot_id, "sequence": swapped.sequence_number or 0}
+        return receipt | {"built_from": {source: read}, "buckets": layout.buckets}
+
+    def _swapped(self, stream: Stream, table: str) -> Snapshot:
+        """The snapshot by which a table got its number of buckets; its newest one if that expired."""
+        loaded = self.lake.catalog.load_table(stream.name, table)
+        return next(filter(changes_numbering, ancestry(loaded)), head(loaded))
+
+    def _pair(self, stream: Stream, heads: Mapping[str, Head]) -> int | None:
+        """The duplicates that belong to the events: those of now, unless the events for these were not published."""
+        if self.lake.unpaired_cells(stream):
+            return paired_duplicates(self.lake.catalog.load_table(stream.name, tables.DEDUPLICATED_EVENTS))
+        return heads[tables.DUPLICATE_EVENTS].snapshot_id
 
     def _cells(self, stream: Stream, table: str) -> set[Cell]:
         cells = set(self.ledger.sizes(stream.name, table))
@@ -139,10 +164,17 @@ class Rebucketing:
 
     def _is_stale(self, stream: Stream) -> bool:
         found = [self.ledger.facts(stream, table, fingerprint(stream, table)) for table in tables.DERIVED]
-        return any(facts.changes or facts.outdated for facts in found) or bool(self.lake.unpaired_cells(stream))
+        return any(facts.pending for facts in found)
 
     def _bucket_count(self, stream: Stream, table: str) -> int:
         return bucket_count(self.lake.catalog.load_table(stream.name, table))
+
+
+def _other_change(stream: Stream, begun: int) -> str:
+    return (
+        f"{stream.name}: a change to {begun} buckets was begun and not finished. "
+        f"`dedup-platform buckets {stream.name} {begun}` finishes it; then they can be changed again."
+    )
 
 
 def _chunks(files: Files, buckets: int) -> Iterator[Chunk]:

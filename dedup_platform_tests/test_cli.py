@@ -95,7 +95,8 @@ def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
 
     stream.origin.write_text(stream.origin.read_text().replace("buckets: 1", "buckets: 2"))
     assert f"`dedup-platform buckets {stream.name}` changes them" in line("plan", code=4)
-    assert "have 2 buckets" in line("buckets", stream.name)
+    assert "have 2 buckets." in line("buckets", stream.name)
+    assert "have 2 buckets already." in line("buckets", stream.name)
     assert json.loads(line("verify", stream.name, "--json")) == {stream.name: []}
 
     name = f"lake.{stream.name}.sessions"

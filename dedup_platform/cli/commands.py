@@ -224,10 +224,10 @@ def buckets(
         said = f"the file says buckets: {chosen.buckets}; write {wanted} there first"
         raise typer.BadParameter(f"{said}: {chosen.origin}")
     with shown(err, f"{stream}: {wanted} buckets", None) as listener:
-        deployment.platform().change_buckets(
+        changed = deployment.platform().change_buckets(
             stream, wanted, lambda table, done, all_: listener.say(f"{table}: {done} of {all_} partitions copied")
         )
-    out.print(f"The tables of {stream} have {wanted} buckets.")
+    out.print(f"The tables of {stream} have {wanted} buckets{'' if changed else ' already'}.")
 
 
 @app.command()

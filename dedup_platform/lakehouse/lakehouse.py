@@ -9,6 +9,7 @@ so. A writer that was killed, or whose server finishes after it, leaves a branch
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -27,6 +28,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import (
+    AssertDefaultSpecId,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemoveSnapshotRefUpdate,
@@ -83,7 +85,7 @@ STAGING = "staged_"
 
 
 class _MainMoved(CommitFailedException):
-    """Main is not where the writer left it."""
+    """Main is not where the writer left it, or the table is partitioned otherwise than the files that were written."""
 
 
 class Lakehouse:
@@ -228,14 +230,14 @@ class Lakehouse:
         operation: Operation = Operation.OVERWRITE,
     ) -> Staged:
         """Put files that were written for it in place of others; FilesReplacedError if `base` does not hold these."""
-        branch = self._branch(stream, table, base)
+        branch, new = self._branch(stream, table, base), list(added)
         try:
-            self.replace_files(stream, table, branch, list(removed), list(added), properties, operation)
+            self.replace_files(stream, table, branch, list(removed), new, properties, operation)
         except ValidationException as error:
             raise FilesReplacedError(
                 f"{stream.name}.{table}: another writer replaced its files first; nothing was written. Run again."
             ) from error
-        return self._staged(stream, table, branch, base)
+        return replace(self._staged(stream, table, branch, base), written_in=frozenset(file.spec_id for file in new))
 
     @patiently
     def replace_files(
@@ -272,7 +274,7 @@ class Lakehouse:
         return self._staged(stream, table, branch, base)
 
     def publish(self, staged: Staged) -> None:
-        """Make a staged snapshot main's, if main is still at its base. Raises ConflictError if it is not."""
+        """Make a staged snapshot main's. ConflictError if main is not at its base, or has other buckets by now."""
         try:
             self._move_main(staged)
         except CommitFailedException as error:
@@ -323,12 +325,15 @@ class Lakehouse:
             return  # an earlier try succeeded although its answer was lost
         if now_at != staged.base:
             raise _MainMoved(f"main is at {now_at}, not at {staged.base}")
+        if not staged.written_in <= {table.spec().spec_id}:
+            raise _MainMoved(f"the table has {bucket_count(table)} buckets, the files were written for another number")
         self.catalog.iceberg.commit_table(
             table,
             (
                 AssertTableUUID(uuid=table.metadata.table_uuid),
                 AssertRefSnapshotId(ref="main", snapshot_id=staged.base),
                 AssertRefSnapshotId(ref=staged.branch, snapshot_id=staged.snapshot_id),
+                *(_partitioned_by(spec_id) for spec_id in staged.written_in),
             ),
             (
                 _main_at(staged.snapshot_id),
@@ -344,6 +349,10 @@ class Lakehouse:
 def _main_at(snapshot_id: int) -> SetSnapshotRefUpdate:
     reference = {"ref-name": "main", "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot_id}
     return SetSnapshotRefUpdate.model_validate(reference)
+
+
+def _partitioned_by(spec_id: int) -> AssertDefaultSpecId:
+    return AssertDefaultSpecId.model_validate({"default-spec-id": spec_id})
 
 
 def _layout(staged: Staged) -> Iterator[SetDefaultSpecUpdate]:

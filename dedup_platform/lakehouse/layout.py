@@ -89,7 +89,7 @@ class Layout:
     ) -> Staged:
         """Stage the swap of the files of `base` for their copies; published, it gives the table the new layout."""
         staged = self.lake.stage_files(self.stream, self.table, base, old, copies, properties, Operation.REPLACE)
-        return replace(staged, spec_id=self.spec_id)
+        return replace(staged, spec_id=self.spec_id, written_in=frozenset())
 
     def forget(self) -> None:
         """Remove the branch."""

@@ -18,6 +18,8 @@ class Staged:
     changes: tuple[FileChange, ...]
     spec_id: int | None = None
     """The partitioning that becomes the table's in the same commit; None if it stays."""
+    written_in: frozenset[int] = frozenset()
+    """The partitionings that the new files were written in: each must still be the table's when they are published."""
 
     @property
     def rows_added(self) -> int:

@@ -6,7 +6,8 @@ fared lately, is no copy of anything; to lose it costs a few tries.
 """
 
 from dedup_platform.ledger.facts import CellSize, Head, ReadFile, TableSize
+from dedup_platform.ledger.fold import LOST
 from dedup_platform.ledger.health import Health
 from dedup_platform.ledger.ledger import Ledger
 
-__all__ = ["CellSize", "Head", "Health", "Ledger", "ReadFile", "TableSize"]
+__all__ = ["LOST", "CellSize", "Head", "Health", "Ledger", "ReadFile", "TableSize"]

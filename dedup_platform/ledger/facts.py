@@ -107,6 +107,20 @@ def read_outdated(connection: sa.Connection, stream: str, table: str, fingerprin
         yield Cell(partition, bucket)
 
 
+def read_common_fingerprint(connection: sa.Connection, stream: str, table: str, up_to: int) -> str | None:
+    """The one fingerprint of all cells of a derived table that have seen all of the input up to a sequence number."""
+    same = (BUILT.c.partition == CELLS.c.partition, BUILT.c.bucket == CELLS.c.bucket)
+    is_built = sa.exists().where(of(BUILT, stream, table), *same)
+    waiting = of(CHANGES, stream, tables.INPUT_OF[table]), CHANGES.c.sequence <= up_to
+    for unproven in (sa.exists().where(of(CELLS, stream, table), ~is_built), sa.exists().where(*waiting)):
+        if connection.execute(sa.select(unproven)).scalar_one():
+            return None
+    found = (
+        connection.execute(sa.select(BUILT.c.fingerprint).where(of(BUILT, stream, table)).distinct()).scalars().all()
+    )
+    return found[0] if len(found) == 1 else None
+
+
 def read_arrivals(connection: sa.Connection, stream: str, pending: Iterable[Cell], around: int) -> dict[Cell, datetime]:
     """The latest arrival in each cell of raw that is at most `around` partitions from a pending one."""
     cells, steps = list(pending), range(-around, around + 1)

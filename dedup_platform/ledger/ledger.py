@@ -16,6 +16,7 @@ from dedup_platform.ledger.facts import (
     TableSize,
     read_arrivals,
     read_changes,
+    read_common_fingerprint,
     read_heads,
     read_outdated,
     read_sizes,
@@ -141,6 +142,14 @@ class Ledger:
         query = sa.select(*BUILT.c["partition", "bucket", "input_sequence"]).where(of(BUILT, stream, table))
         with for_reading(self.engine).connect() as connection:
             return {Cell(row[0], row[1]): row[2] for row in connection.execute(query)}
+
+    def built_alike(self, stream: str, table: str, up_to: int) -> str | None:
+        """The one fingerprint under which all cells of a derived table were built from all that was there.
+
+        Of the input counts what came up to a sequence number. None if cells differ, or anything waits or is unknown.
+        """
+        with for_reading(self.engine).connect() as connection:
+            return read_common_fingerprint(connection, stream, table, up_to)
 
     def sizes(self, stream: str, table: str, cells: Iterable[Cell] | None = None) -> dict[Cell, CellSize]:
         """What the table holds now, cell by cell; with `cells`, only these. Rejected records are in no cell."""

@@ -5,6 +5,7 @@ Ledgers, plans and sensors read metadata and nothing else, so they can be tried 
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from pyiceberg.conversions import to_bytes
@@ -16,6 +17,7 @@ from pyiceberg.types import TimestamptzType
 from dedup_platform import tables
 from dedup_platform.catalog import SUMMARY, bucket_count, new_receipt_name
 from dedup_platform.fingerprints import fingerprint
+from dedup_platform.lakehouse import Staged
 from dedup_platform.lakehouse.layout import Files, Layout
 from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell
 from dedup_platform.platform import Platform
@@ -31,12 +33,19 @@ class DescribedTables:
     def __init__(self, platform: Platform, stream: Stream) -> None:
         self.platform = platform
         self.stream = stream
-        self._files: dict[tuple[str, Cell], DataFile] = {}
+        self._files: dict[tuple[str, int, Cell], DataFile] = {}
         platform.lake.create(stream, stream.buckets)
 
     def take_in(self, cells: Iterable[Cell], arrived: datetime) -> None:
         """Say that an ingest added a file to each of these cells of raw; its records arrived at one moment."""
         self._commit(tables.RAW_EVENTS, cells, arrived, {"files": [], "previous": None})
+
+    def stage_arrival(self, cell: Cell, arrived: datetime) -> Staged:
+        """Stage a file for a cell of raw, and do not publish it."""
+        lake, raw = self.platform.lake, tables.RAW_EVENTS
+        loaded = lake.catalog.load_table(self.stream.name, raw)
+        file = _described(loaded, cell, arrived, loaded.spec().spec_id)
+        return lake.stage_append(self.stream, raw, lake.current(self.stream, raw), [file], {})
 
     def disturb(self, cells: Iterable[Cell], arrived: datetime) -> None:
         """Say that a commit of raw took away what may have beaten records of these cells."""
@@ -57,7 +66,9 @@ class DescribedTables:
             "rewritten": checked,
             "previous": heads[table].receipt,
         }
-        self._commit(table, checked, arrived, receipt)
+        pair = heads[tables.DUPLICATE_EVENTS].snapshot_id
+        properties = {"duplicates-snapshot": str(pair)} if table == tables.DEDUPLICATED_EVENTS else {}
+        self._commit(table, checked, arrived, receipt, properties)
 
     def rewrite(self, table: str, cells: Iterable[Cell], arrived: datetime) -> None:
         """Say that somebody else put other files in the place of those of these cells, and left no receipt."""
@@ -71,7 +82,7 @@ class DescribedTables:
         chosen = [cell for cell in old if cell.partition in set(partitions)]
         cells = sorted({new for cell in chosen for new in _renumbered(cell, bucket_count(loaded), layout.buckets)})
         files = {cell: _described(loaded, cell, EPOCH, layout.spec_id) for cell in cells}
-        self._files |= {(layout.table, cell): file for cell, file in files.items()}
+        self._files |= {(layout.table, layout.spec_id, cell): file for cell, file in files.items()}
         return list(files.values())
 
     def _commit(
@@ -80,6 +91,8 @@ class DescribedTables:
         cells: Iterable[Cell],
         arrived: datetime,
         receipt: Mapping[str, Any] | None,
+        properties: Mapping[str, str] = MappingProxyType({}),
+        *,
         replaces: bool = False,
     ) -> None:
         """One snapshot. Raw keeps what its cells held before; in a derived table the new files take its place."""
@@ -87,17 +100,18 @@ class DescribedTables:
         if receipt is not None:
             self.platform.lake.catalog.write_receipt(self.stream.name, name, {**receipt, "name": name})
         loaded = self.platform.lake.catalog.load_table(self.stream.name, table)
-        added = {cell: _described(loaded, cell, arrived, loaded.spec().spec_id) for cell in cells}
-        is_replaced = replaces or table in tables.DERIVED
-        gone = [self._files[table, cell] for cell in added if is_replaced and (table, cell) in self._files]
+        spec_id, is_replaced = loaded.spec().spec_id, replaces or table in tables.DERIVED
+        added = {(table, spec_id, cell): _described(loaded, cell, arrived, spec_id) for cell in cells}
+        gone = [self._files[place] for place in added if is_replaced and place in self._files]
         with loaded.transaction() as transaction:
-            update = transaction.update_snapshot({} if receipt is None else {f"{SUMMARY}receipt": name})
+            told = dict(properties) | ({} if receipt is None else {"receipt": name})
+            update = transaction.update_snapshot({f"{SUMMARY}{key}": value for key, value in told.items()})
             with update.overwrite() if gone else update.fast_append() as snapshot:
                 for file in gone:
                     snapshot.delete_data_file(file)
                 for file in added.values():
                     snapshot.append_data_file(file)
-        self._files |= {(table, cell): file for cell, file in added.items()}
+        self._files |= added
 
 
 def _renumbered(cell: Cell, old: int, new: int) -> list[Cell]:

@@ -1,5 +1,6 @@
 """A stream whose tables are described by metadata alone, so that a ledger can be lost and rebuilt in no time."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,9 @@ class Lived:
         ledger.sync(self.stream.name)
         facts = {table: ledger.facts(self.stream, table, fingerprint(self.stream, table)) for table in tables.DERIVED}
         return {table: set(each.pending) for table, each in facts.items()}
+
+    def lose_receipts(self) -> None:
+        shutil.rmtree(self.settings.home / "warehouse" / self.stream.name / "receipts")
 
     def set_aside(self) -> list[Path]:
         return sorted(self.file.parent.glob("control.db.aside-*"))

@@ -1,6 +1,5 @@
 """What nothing proves to be up to date is stale, whatever was lost: receipts, the control database, or both."""
 
-import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -34,20 +33,16 @@ def renumbered(lived: Lived) -> set[Cell]:
     return {Cell(cell.partition, bucket) for cell in lived.cells for bucket in range(MORE)}
 
 
-def lose_receipts(lived: Lived) -> None:
-    shutil.rmtree(lived.settings.home / "warehouse" / lived.stream.name / "receipts")
-
-
 @pytest.mark.parametrize("is_renumbered", [False, True])
 def test_with_all_receipts_lost_every_cell_is_stale(is_renumbered: bool, lived: Lived) -> None:
     cells = renumbered(lived) if is_renumbered else set(lived.cells)
-    lose_receipts(lived)
+    lived.lose_receipts()
     lived.file.unlink()
     assert lived.stale() == dict.fromkeys(DERIVED, cells)
 
 
 def test_with_all_receipts_lost_and_the_control_database_kept_nothing_is_stale(lived: Lived) -> None:
-    lose_receipts(lived)
+    lived.lose_receipts()
     assert not any(lived.stale().values())
 
 
