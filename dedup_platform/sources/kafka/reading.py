@@ -66,7 +66,7 @@ def read_ranges(
 def messages_of(source: KafkaSource, options: Mapping[str, str], range_: Range) -> Iterator[Message]:
     """The committed messages of one range, in order; offsets that hold none are passed over.
 
-    Raises SourceError if an offset is gone or nothing comes for `SECONDS_TO_ANSWER`.
+    Raises SourceError if an offset is gone, or nothing comes for `SECONDS_TO_ANSWER` before the range's end.
     """
     with failures_named(source):
         consumer = Consumer({**properties(source, options), **_READING})
@@ -89,29 +89,37 @@ _READING: dict[str, Any] = {
 
 
 def _until_end(source: KafkaSource, consumer: Consumer, range_: Range) -> Iterator[Message]:
-    last = time.monotonic()
+    last, ended_at = time.monotonic(), None
     while True:
         # To ask for many waits until there are so many; what came already comes at once.
         first = consumer.poll(1.0)
         for message in [first, *consumer.consume(_MESSAGES_AT_ONCE, 0.0)] if first else []:
-            last = time.monotonic()
-            if error := message.error():
-                if error.code() == KafkaError._PARTITION_EOF:
-                    # What was committed when the range was chosen lies before it.
-                    return
+            if (error := message.error()) and error.code() != KafkaError._PARTITION_EOF:
                 raise SourceError(described(source), _lost(error, range_))
             if (offset := _offset(message)) >= range_.end:
                 return
+            if error:
+                # A new leader may not know yet what was committed when the range was chosen.
+                ended_at = offset
+                continue
+            last, ended_at = time.monotonic(), None
             yield message
             if offset == range_.end - 1:
                 return
         if time.monotonic() - last > SECONDS_TO_ANSWER:
-            raise SourceError(described(source), f"{range_}: nothing came for {SECONDS_TO_ANSWER:.0f} s")
+            raise SourceError(described(source), _silence(range_, ended_at))
+
+
+def _silence(range_: Range, ended_at: int | None) -> str:
+    if ended_at is None:
+        return f"{range_}: nothing came for {SECONDS_TO_ANSWER:.0f} s"
+    ends = f"the broker says that the partition ends at offset {ended_at}"
+    return f"{range_}: {ends}, and nothing more came for {SECONDS_TO_ANSWER:.0f} s"
 
 
 def _offset(message: Message) -> int:
     offset = message.offset()
-    assert offset is not None, "a message that was read has an offset"
+    assert offset is not None, "a message that was read, and the end of a partition, have an offset"
     return offset
 
 
