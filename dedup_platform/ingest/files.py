@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -62,7 +63,9 @@ class FilesIntake(Intake):
             return None
         if not heads:
             self._create(stream, [file for file, _ in files])
-            heads = self._ready(stream)
+            # Another ingest may have created them, and read these files: they are judged again.
+            self._listed[stream.name] = [file for file, _ in files]
+            return self.next_batch(stream, now)
         batch = _bounded(stream, files)
         commit = self._append(stream, heads[tables.RAW_EVENTS], batch)
         if stream.files.s3:
@@ -177,11 +180,14 @@ class FilesIntake(Intake):
 
     def _derive_positions(self, stream: Stream, head: Head) -> None:
         """Rule 1: if receipts are lost, the coordinates in raw tell what was read, never zero."""
-        rows = self.lake.read(stream, tables.RAW_EVENTS, head.snapshot_id)
-        counts = rows.groupBy("source", "source_partition").agg(F.count("*").alias("records")).collect()
+        columns = ("source", "source_partition")
+        records: Counter[tuple[str, int]] = Counter()
+        for rows in self.lake.batches(stream, tables.RAW_EVENTS, head.snapshot_id, columns):
+            for path, generation, count in rows.group_by(columns).len().iter_rows():
+                records[path, generation] += count
         files = [
-            {"path": row.source, "generation": row.source_partition, "size": None, "etag": None, "records": row.records}
-            for row in counts
+            {"path": path, "generation": generation, "size": None, "etag": None, "records": count}
+            for (path, generation), count in records.items()
         ]
         self._commit_positions(stream, head, {"files": files, "derived": True}, "derived positions")
 

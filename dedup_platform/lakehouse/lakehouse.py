@@ -7,13 +7,14 @@ so. A writer that was killed, or whose server finishes after it, leaves a branch
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import polars as pl
 import pyarrow as pa
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -33,6 +34,7 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     RemoveSnapshotRefUpdate,
     SetDefaultSpecUpdate,
+    SetPropertiesUpdate,
     SetSnapshotRefUpdate,
 )
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, Transform
@@ -53,7 +55,7 @@ from dedup_platform.catalog import (
     paired_duplicates,
     rejected_files,
 )
-from dedup_platform.datafiles import TableFiles
+from dedup_platform.datafiles import TableFiles, frame_of
 from dedup_platform.errors import ConflictError, FilesReplacedError
 from dedup_platform.lakehouse.conditions import within
 from dedup_platform.lakehouse.overwrite import Overwrite
@@ -169,6 +171,12 @@ class Lakehouse:
         rows = reader.table(f"{CATALOG}.{stream.name}.{table}")
         return rows if cells is None else rows.where(self.within(stream, table, cells))
 
+    def batches(self, stream: Stream, table: str, snapshot_id: int, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Some columns of all rows of one snapshot, about 8 MB at a time, in no order. No Spark."""
+        files = self.table_files(stream, table)
+        for task in self._load(stream.name, table).scan(snapshot_id=snapshot_id).plan_files():
+            yield from map(frame_of, files.batches(task.file, columns))
+
     def table_files(self, stream: Stream, table: str) -> TableFiles:
         """What Spark's workers need to read and write this table's files themselves."""
         loaded = self._load(stream.name, table)
@@ -261,11 +269,20 @@ class Lakehouse:
                 overwrite.append_data_file(file)
 
     def rebase(self, stream: Stream, staged: Staged, base: int, properties: Mapping[str, str]) -> Staged:
-        """The files of an append that could not be published, staged once more on top of another snapshot of main."""
+        """The files of an append that could not be published, staged once more on top of another snapshot of main.
+
+        Raises ConflictError if the table has another number of buckets by now: these files are of the old ones.
+        """
         table = self._load(stream.name, staged.table)
         snapshot = table.snapshot_by_id(staged.snapshot_id)
         assert snapshot is not None, f"{staged.table}: the snapshot {staged.snapshot_id} is gone"
-        return self.stage_append(stream, staged.table, base, list(added_files(table, snapshot)), properties)
+        added = list(added_files(table, snapshot))
+        if any(file.spec_id != table.metadata.default_spec_id for file in added):
+            raise ConflictError(
+                f"{stream.name}.{staged.table}: its number of buckets changed while files were written; nothing was "
+                "published. Run again."
+            )
+        return self.stage_append(stream, staged.table, base, added, properties)
 
     def stage_nothing(self, stream: Stream, table: str, base: int, properties: Mapping[str, str]) -> Staged:
         """An empty snapshot whose summary alone says something."""
@@ -355,9 +372,11 @@ def _partitioned_by(spec_id: int) -> AssertDefaultSpecId:
     return AssertDefaultSpecId.model_validate({"default-spec-id": spec_id})
 
 
-def _layout(staged: Staged) -> Iterator[SetDefaultSpecUpdate]:
+def _layout(staged: Staged) -> Iterator[SetDefaultSpecUpdate | SetPropertiesUpdate]:
     if staged.spec_id is not None:
         yield SetDefaultSpecUpdate.model_validate({"spec-id": staged.spec_id})
+    if staged.table_properties:
+        yield SetPropertiesUpdate(updates=dict(staged.table_properties))
 
 
 def _prefixed(properties: Mapping[str, str]) -> dict[str, str]:

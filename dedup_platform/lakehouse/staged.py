@@ -1,6 +1,7 @@
 """What was written but is not published yet."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from dedup_platform.catalog import FileChange
 from dedup_platform.lateness import Cell
@@ -20,6 +21,8 @@ class Staged:
     """The partitioning that becomes the table's in the same commit; None if it stays."""
     written_in: frozenset[int] = frozenset()
     """The partitionings that the new files were written in: each must still be the table's when they are published."""
+    table_properties: Mapping[str, str] = field(default_factory=dict)
+    """Properties that the table gets in the same commit; it keeps them wherever main is moved later."""
 
     @property
     def rows_added(self) -> int:

@@ -43,6 +43,19 @@ def rows(stream: Stream, *values: Mapping[str, object]) -> pa.Table:
     return pa.table({name: [each.get(name) for each in values] for name in names})
 
 
+def test_files_that_were_read_are_found_in_raw_without_spark(platform: Platform) -> None:
+    stream, table = raw(platform)
+    read = [{"source": path, "source_partition": generation} for path, generation in (("a", 0), ("b", 0), ("b", 1))]
+    cell = Cell(stream.partitions.ordinal(utc("2024-03-01")), NO_ENTITY)
+    added = [table.write(None, rows(stream, REJECTED | read[0])), table.write(None, rows(stream, REJECTED | read[1]))]
+    added.append(table.write(cell, rows(stream, EVENT | read[0], EVENT | read[2])))
+    base = platform.lake.current(stream, RAW_EVENTS)
+    platform.lake.publish(platform.lake.stage_append(stream, RAW_EVENTS, base, added, {"receipt": "lost.json"}))
+    platform._ingest._files._ready(stream)
+    found = platform.ledger.files(stream.name)
+    assert {each.path: (each.generation, each.records) for each in found.values()} == {"a": (0, 2), "b": (1, 1)}
+
+
 def test_rejected_records_are_written_to_no_cell_and_replaced_there(platform: Platform) -> None:
     stream, table = raw(platform)
     cell = Cell(stream.partitions.ordinal(utc("2024-03-01")), NO_ENTITY)

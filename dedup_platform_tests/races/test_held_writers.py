@@ -237,6 +237,25 @@ def test_whoever_creates_the_first_table_chooses_the_buckets_of_all(tmp_path: Pa
     assert [bucket_count(table) for table in loaded if table] == [4] * len(tables.ALL)
 
 
+def test_of_two_first_ingests_the_one_that_creates_the_tables_last_reads_nothing_again(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = make_stream(tmp_path, buckets=1)
+    write_batch(stream, lay_out([record("a", "1", utc("2024-03-01T10:00"), utc("2024-03-01T10:00"))], "one.json"))
+    clock = HeldClock(utc("2024-03-02T00:00"))
+    one, other = (temporary_platform(tmp_path / "home", stream, spark, clock) for _ in range(2))
+    create = one.lake.create
+
+    def late(stream: Stream, buckets: int) -> None:
+        monkeypatch.undo()
+        other.ingest(stream.name)
+        create(stream, buckets)
+
+    monkeypatch.setattr(one.lake, "create", late)
+    assert one.ingest(stream.name) == []
+    assert one.rows(stream.name, RAW_EVENTS) == 1
+
+
 def test_an_empty_snapshot_whose_number_another_writer_took_meanwhile_takes_the_next(two: Two) -> None:
     lake, base = two.one.lake, snapshot(two.one, RAW_EVENTS)
     branch, load = lake._branch(two.stream, RAW_EVENTS, base), lake._load
