@@ -3,6 +3,7 @@
 import json
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -37,6 +38,8 @@ from dedup_platform.uris import reaching
 
 SUMMARY = "dedup-platform."
 """Prefix of the platform's own properties in a snapshot's summary."""
+POSITIONS = "positions"
+"""The property of a summary that names the receipt in which a commit tells how far topics were read."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,11 @@ class Catalog:
                 return dict(json.loads(file.read()))
         except FileNotFoundError:
             return None
+
+    def delete_receipt(self, stream: str, name: str) -> None:
+        """Delete a receipt that nothing names any more; it may be gone already."""
+        with suppress(FileNotFoundError):
+            self.files.delete(self._receipt_path(stream, name))
 
     def stored_files(self, stream: str, table: str) -> list[FileInfo]:
         """Every file in the table's folder, whether anything refers to it or not."""
@@ -305,6 +313,15 @@ def added_rejected_files(table: Table, snapshot: Snapshot) -> list[DataFile]:
 def summary(snapshot: Snapshot, name: str) -> str | None:
     """One of the platform's own properties of a snapshot."""
     return snapshot.summary.additional_properties.get(SUMMARY + name) if snapshot.summary else None
+
+
+def positions_receipt(snapshot: Snapshot) -> str | None:
+    """The receipt in which a commit of `raw_events` tells how far topics were read.
+
+    The version before wrote into the summary what now is in the receipt.
+    """
+    told = summary(snapshot, POSITIONS)
+    return told if told and not told.startswith("{") else None
 
 
 def paired_duplicates(events: Table) -> int | None:

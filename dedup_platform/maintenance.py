@@ -16,6 +16,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
 from dedup_platform.catalog import (
+    POSITIONS,
     Catalog,
     ancestry,
     committed_at,
@@ -23,6 +24,7 @@ from dedup_platform.catalog import (
     live,
     paired_duplicates,
     pairs,
+    positions_receipt,
     summary,
     total_files,
 )
@@ -121,6 +123,8 @@ class Maintenance:
             expired |= {snapshot.snapshot_id for snapshot in history.expired}
         if expired:
             upkeep.expire_snapshots(self.lake, stream, table, expired)
+            for name in _positions_of_none(loaded, expired):
+                self.lake.catalog.delete_receipt(stream.name, name)
         return len(expired)
 
     def _history(self, stream: Stream, table: str, heads: Mapping[str, Head], now: datetime) -> "History":
@@ -130,7 +134,7 @@ class Maintenance:
         needed = {base for name in loaded.refs() if name.startswith(STAGING) for base in _base(loaded, name)}
         if table == tables.RAW_EVENTS:
             # Where a topic is read on is told by the newest that tells it.
-            telling = (snapshot.snapshot_id for snapshot in snapshots if summary(snapshot, "positions") is not None)
+            telling = (snapshot.snapshot_id for snapshot in snapshots if summary(snapshot, POSITIONS) is not None)
             needed |= set(islice(telling, 1))
         if table == tables.DEDUPLICATED_EVENTS:
             needed |= {events for events, _ in list(pairs(loaded))[:1]}
@@ -230,7 +234,16 @@ def cut(
 
 def _tells_positions(snapshot: Snapshot) -> bool:
     """Whether all that was read, or built, up to a snapshot is known from it."""
-    return summary(snapshot, "receipt") is not None or summary(snapshot, "positions") is not None
+    return summary(snapshot, "receipt") is not None or summary(snapshot, POSITIONS) is not None
+
+
+def _positions_of_none(table: Table, expired: Collection[int]) -> set[str]:
+    """The receipts of positions that only these snapshots name."""
+    gone, kept = (
+        {positions_receipt(each) for each in table.snapshots() if (each.snapshot_id in expired) is is_gone}
+        for is_gone in (True, False)
+    )
+    return {name for name in gone - kept if name}
 
 
 def _base(table: Table, branch: str) -> Iterator[int]:

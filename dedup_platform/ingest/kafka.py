@@ -1,39 +1,38 @@
-"""Takes in a topic: ranges of offsets, with the positions after them in the same commit's summary."""
+"""Takes in a topic: ranges of offsets, with the positions after them in the same commit's receipt."""
 
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 
-from pyspark.sql import functions as F
-
 from dedup_platform import tables
-from dedup_platform.catalog import ancestry, summary
+from dedup_platform.catalog import POSITIONS, new_receipt_name
 from dedup_platform.commits import Commit
-from dedup_platform.errors import ConflictError, ConservationError, HeldBatchError, SourceError
+from dedup_platform.errors import ConflictError, HeldBatchError, SourceError
 from dedup_platform.ingest.intake import Intake, buckets_for
-from dedup_platform.ingest.ranges import bounded, is_accepted, open_ranges, places_behind_losses, tasks, up_to
+from dedup_platform.ingest.ranges import (
+    beginning,
+    bounded,
+    check_offsets,
+    is_accepted,
+    open_ranges,
+    places_behind_losses,
+    tasks,
+    up_to,
+)
+from dedup_platform.ingest.sizes import most, sample
+from dedup_platform.ingest.standing import Standings
 from dedup_platform.ingest.waiting import Waiting
 from dedup_platform.lakehouse import Lakehouse, Staged
-from dedup_platform.lateness import EPOCH
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.rawwork import Span
-from dedup_platform.sources.kafka import Place, Positions, Range, Topic, TopicState, read_ranges
-from dedup_platform.sources.kafka.reading import messages_of
+from dedup_platform.sources.kafka import Place, Positions, Range, Standing, Topic, TopicState, read_ranges
 from dedup_platform.stream import KafkaAppendTime, Stream
 
 _LOG = logging.getLogger(__name__)
 
-POSITIONS = "positions"
-"""The property of a snapshot's summary that holds them."""
-ACCEPTED = "accepted"
-"""The property that holds positions up to which people accept all rejects."""
-
-_FIRST_BYTES_A_SECOND = 4 * 2**20  # of a process that has not taken in any batch yet
-_SAMPLE = 20  # messages that tell about how large they are
-_MESSAGE_BYTES = 100.0  # what a message costs beside its value
 _REBASES = 20
 
 
@@ -58,14 +57,14 @@ class KafkaIntake(Intake):
 
     def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
         super().__init__(lake, ledger)
-        self._bytes_a_second: dict[str, float] = {}
+        self._standings = Standings(lake)
+        self._speeds: dict[str, float] = {}
 
     def waiting(self, stream: Stream, now: datetime) -> Waiting:  # noqa: ARG002
         """Compare the topic with the positions: a few questions to the brokers."""
-        head = self.ledger.sync(stream.name).get(tables.RAW_EVENTS)
+        positions = self._positions(stream, self._standing(stream, self.ledger.sync(stream.name)))
         state = self._topic(stream).state()
         _refuse_create_time(stream, state)
-        positions = self._positions(stream, head.snapshot_id) if head else None
         if positions is None and stream.kafka.start == "latest":
             return Waiting(("the topic's end, where reading begins",), "0 messages", (), "latest")
         ranges = open_ranges(stream, positions, state)
@@ -82,45 +81,48 @@ class KafkaIntake(Intake):
         topic = self._topic(stream)
         state = topic.state()
         _refuse_create_time(stream, state)
-        heads = self._ready(stream)
-        positions = self._positions(stream, heads[tables.RAW_EVENTS].snapshot_id) if heads else None
-        if positions is None and stream.kafka.start == "latest":
-            return self._begin_at_end(stream, state)
-        ranges = open_ranges(stream, positions, state)
+        heads, standing = self._ready(stream)
+        known = self._positions(stream, standing)
+        before = standing.at(known or beginning(stream.kafka, state))
+        if known is None and stream.kafka.start == "latest":
+            # Where reading begins is a position too: committed at first sight, so that nothing is passed over later.
+            if not heads:
+                return self._create(stream, 0, now)
+            return self._commit_standing(stream, heads[tables.RAW_EVENTS], before, "begins at the end")
+        ranges = open_ranges(stream, self._positions(stream, before), state)
         if not ranges:
-            if positions:
-                self._tell_group(stream, topic, positions)
+            self._tell_group(stream, topic, known)
             return None
-        accepted = self._accepted(stream, heads)
+        accepted = standing.accepted_of(stream.kafka.topic)
         ranges = [up_to(accepted, each) for each in ranges]
-        size, oldest = self._sample(stream, ranges)
+        size, oldest = sample(stream.kafka, self._options, ranges)
         if not heads:
             partitions = max(1, (now - oldest) / stream.partitions.length)
-            heads = self._create(stream, size * sum(map(len, ranges)) / partitions)
-        batch = bounded(ranges, self._most(stream, size))
-        return self._append(stream, topic, state, heads[tables.RAW_EVENTS], batch, size)
+            return self._create(stream, size * sum(map(len, ranges)) / partitions, now)
+        batch = bounded(ranges, most(stream.kafka, size, self._speeds.get(stream.name)))
+        return self._append(stream, topic, state, heads[tables.RAW_EVENTS], before, batch, size)
 
     def accept(self, stream: Stream) -> Commit | None:
         """Go on behind what the topic has lost; where offsets began anew, at their beginning, as a new generation."""
-        heads = self._ready(stream)
-        positions = self._positions(stream, heads[tables.RAW_EVENTS].snapshot_id) if heads else None
+        heads, standing = self._ready(stream)
+        positions = self._positions(stream, standing)
         if positions is None:
             return None
         state = self._topic(stream).state()
         places = places_behind_losses(stream.kafka, positions, state)
         if not places:
             return None
-        moved = positions.moved_to(state.topic_id, places)
-        return self._commit_positions(stream, heads[tables.RAW_EVENTS], moved, "losses accepted")
+        moved = standing.at(positions.moved_to(state.topic_id, places))
+        return self._commit_standing(stream, heads[tables.RAW_EVENTS], moved, "losses accepted")
 
     def offsets(self, stream: Stream) -> list[PartitionOffsets]:
         """How far each partition has been read, of all lanes. SourceError if the brokers cannot be asked."""
-        head = self.ledger.sync(stream.name).get(tables.RAW_EVENTS)
-        positions = self._positions(stream, head.snapshot_id) if head else None
+        known = self._positions(stream, self._standing(stream, self.ledger.sync(stream.name)))
         topic = self._topic(stream)
-        extents = topic.state().extents
+        state = topic.state()
+        extents = state.extents
         told = topic.group_offsets(group_of(stream), extents)
-        places = positions.places if positions else {}
+        places = (known or beginning(stream.kafka, state)).places
         return [
             PartitionOffsets(
                 partition=number,
@@ -134,34 +136,20 @@ class KafkaIntake(Intake):
 
     def standing(self, stream: Stream) -> str:
         """The places of this lane's partitions, and those that people accepted."""
-        heads = self.ledger.sync(stream.name)
-        positions = self._positions(stream, heads[tables.RAW_EVENTS].snapshot_id) if heads else None
+        standing = self._standing(stream, self.ledger.sync(stream.name))
+        positions = self._positions(stream, standing)
         own = [each for each in (positions.places if positions else {}).items() if stream.kafka.lane.owns(each[0])]
-        return f"{sorted(own)} {sorted(self._accepted(stream, heads).items())}"
+        return f"{sorted(own)} {sorted(standing.accepted_of(stream.kafka.topic).items())}"
 
     def accept_batch(self, stream: Stream, batch: str) -> Commit:
         """Record in the lake that all up to these offsets may be taken in, whatever share of it is rejected."""
-        started = time.monotonic()
-        head = self._ready(stream)[tables.RAW_EVENTS].snapshot_id
-        properties = {ACCEPTED: batch, "reason": "batch accepted"}
-        staged = self.lake.stage_nothing(stream, tables.RAW_EVENTS, head, properties)
-        self.lake.publish(staged)
-        return self._commit(stream, staged, "batch accepted", started)
-
-    def _accepted(self, stream: Stream, heads: Mapping[str, Head]) -> dict[int, Place]:
-        """Up to where people accept all rejects of each partition, as far as snapshots did not expire."""
-        accepted: dict[int, Place] = {}
-        if heads:
-            table = self.lake.catalog.load_table(stream.name, tables.RAW_EVENTS)
-            for snapshot in ancestry(table, heads[tables.RAW_EVENTS].snapshot_id):
-                text = summary(snapshot, ACCEPTED)
-                if text and (positions := Positions.from_text(text)).topic == stream.kafka.topic:
-                    accepted = {**positions.places, **accepted}
-        return accepted
+        heads, standing = self._ready(stream)
+        accepting = standing.accepting(Positions.from_text(batch))
+        return self._commit_standing(stream, heads[tables.RAW_EVENTS], accepting, "batch accepted")
 
     def _check_share(self, stream: Stream, state: TopicState, batch: Sequence[Range], spans: Iterable[Span]) -> None:
         """Refuse a batch too much of which would be rejected, but for the ranges whose rejects people accepted."""
-        known = self._accepted(stream, self.ledger.sync(stream.name))
+        known = self._standing(stream, self.ledger.sync(stream.name)).accepted_of(stream.kafka.topic)
         passed = [each for each in batch if is_accepted(known, each)]
         accepted = {(each.start.source(stream.kafka.topic), each.partition) for each in passed}
         if reason := self._hold_back(stream, spans, accepted):
@@ -175,101 +163,106 @@ class KafkaIntake(Intake):
     def _options(self) -> Mapping[str, str]:
         return self.lake.catalog.settings.kafka
 
-    def _ready(self, stream: Stream) -> dict[str, Head]:
-        """The heads of the stream's tables, none if there are none; positions that snapshots lost are derived first."""
+    def _ready(self, stream: Stream) -> tuple[dict[str, Head], Standing]:
+        """The heads of the stream's tables, none if there are none, and the standing as of them.
+
+        Positions that are no longer told are derived first, and committed.
+        """
         heads = self.ledger.sync(stream.name)
-        if heads and self._are_lost(stream, heads[tables.RAW_EVENTS].snapshot_id):
-            self._derive_positions(stream, heads[tables.RAW_EVENTS])
-            heads = self.ledger.sync(stream.name)
-        return heads
+        standing = self._standing(stream, heads)
+        if heads and self._positions(stream, standing) is None:
+            head = heads[tables.RAW_EVENTS]
+            if found := self._standings.found_again(stream, head.snapshot_id):
+                self._commit_standing(stream, head, found, "derived positions")
+                heads = self.ledger.sync(stream.name)
+                standing = self._standing(stream, heads)
+        return heads, standing
 
-    def _positions(self, stream: Stream, snapshot_id: int) -> Positions | None:
-        table = self.lake.catalog.load_table(stream.name, tables.RAW_EVENTS)
-        told = (summary(snapshot, POSITIONS) for snapshot in ancestry(table, snapshot_id))
-        found = (Positions.from_text(text) for text in told if text)
-        return next((each for each in found if each.topic == stream.kafka.topic), None)
+    def _standing(self, stream: Stream, heads: Mapping[str, Head]) -> Standing:
+        return self._standings.at(stream, heads[tables.RAW_EVENTS].snapshot_id) if heads else Standing()
 
-    def _are_lost(self, stream: Stream, snapshot_id: int) -> bool:
-        table = self.lake.catalog.load_table(stream.name, tables.RAW_EVENTS)
-        oldest = list(ancestry(table, snapshot_id))[-1]
-        return oldest.parent_snapshot_id is not None and self._positions(stream, snapshot_id) is None
+    def _positions(self, stream: Stream, standing: Standing) -> Positions | None:
+        return standing.positions.get(stream.kafka.topic)
 
-    def _derive_positions(self, stream: Stream, head: Head) -> None:
-        """Rule 1: if no snapshot tells the positions, the coordinates in raw do, never zero."""
-        topic = stream.kafka.topic
-        rows = self.lake.read(stream, tables.RAW_EVENTS, head.snapshot_id)
-        of_topic = (F.col("source") == topic) | F.col("source").startswith(f"{topic}@")
-        newest = rows.where(of_topic).groupBy("source", "source_partition").agg(F.max("source_offset").alias("offset"))
-        places: dict[int, Place] = {}
-        for row in newest.collect():
-            generation = int(row.source.removeprefix(topic).removeprefix("@") or 0)
-            if generation >= places.get(row.source_partition, Place(0)).generation:
-                places[row.source_partition] = Place(row.offset + 1, generation)
-        self._commit_positions(stream, head, Positions(topic, None, places), "derived positions")
-
-    def _begin_at_end(self, stream: Stream, state: TopicState) -> Commit:
-        """Where reading begins is a position too: committed at first sight, so that nothing is passed over later."""
-        heads = self._ready(stream) or self._create(stream, 0)
-        ends = {number: Place(extent.stable_end) for number, extent in state.extents.items()}
-        positions = Positions(stream.kafka.topic, state.topic_id, ends)
-        return self._commit_positions(stream, heads[tables.RAW_EVENTS], positions, "begins at the end")
-
-    def _create(self, stream: Stream, bytes_a_partition: float) -> dict[str, Head]:
+    def _create(self, stream: Stream, bytes_a_partition: float, now: datetime) -> Commit | None:
+        """Create the tables, and look again: another ingest may have created them, and taken in what we saw."""
         self.lake.create(stream, stream.buckets or buckets_for(bytes_a_partition))
-        return self._ready(stream)
+        return self.next_batch(stream, now)
 
-    def _commit_positions(self, stream: Stream, head: Head, positions: Positions, reason: str) -> Commit:
+    def _commit_standing(self, stream: Stream, head: Head, standing: Standing, reason: str) -> Commit:
         started = time.monotonic()
-        properties = {POSITIONS: positions.to_text(), "reason": reason}
+        name = new_receipt_name()
+        properties = {POSITIONS: name, "reason": reason}
         staged = self.lake.stage_nothing(stream, tables.RAW_EVENTS, head.snapshot_id, properties)
-        self.lake.publish(staged)
+        self._publish(stream, staged, name, standing, standing)
         return self._commit(stream, staged, reason, started)
 
     def _append(
-        self, stream: Stream, topic: Topic, state: TopicState, head: Head, batch: Sequence[Range], size: float
+        self,
+        stream: Stream,
+        topic: Topic,
+        state: TopicState,
+        head: Head,
+        before: Standing,
+        batch: Sequence[Range],
+        size: float,
     ) -> Commit:
         started = time.monotonic()
-        positions = self._after(stream, head.snapshot_id, state, batch)
         cut = tasks(batch, size)
         read = partial(read_ranges, stream, cut, dict(self._options))
-        properties = {POSITIONS: positions.to_text(), "reason": "ingest"}
-        staged, spans = self._stage(stream, head, len(cut), read, properties)
+        name = new_receipt_name()
+        staged, spans = self._stage(stream, head, len(cut), read, {POSITIONS: name, "reason": "ingest"})
         try:
             self._count_records(staged, spans)
-            _check_offsets(stream, spans, batch)
+            check_offsets(stream, spans, batch)
             self._check_share(stream, state, batch, spans)
         except Exception:
             self.lake.discard(staged)
             raise
-        staged = self._publish(stream, staged, state, batch)
+        staged, after = self._publish_batch(stream, staged, name, before, state, batch)
         seconds = time.monotonic() - started
-        self._bytes_a_second[stream.name] = sum(map(len, batch)) * size / seconds
+        self._speeds[stream.name] = sum(map(len, batch)) * size / seconds
         done = self._commit(stream, staged, f"{sum(map(len, batch))} offsets", started, spans)
-        self._tell_group(stream, topic, self._positions(stream, staged.snapshot_id))
+        self._tell_group(stream, topic, self._positions(stream, after))
         return done
 
-    def _after(self, stream: Stream, snapshot_id: int, state: TopicState, batch: Sequence[Range]) -> Positions:
-        """The positions after a batch: those of the snapshot that it builds on, of all lanes, moved on."""
-        before = self._positions(stream, snapshot_id) or Positions(stream.kafka.topic, state.topic_id, {})
-        places = {each.partition: Place(each.end, each.start.generation) for each in batch}
-        return before.moved_to(state.topic_id, places)
-
-    def _publish(self, stream: Stream, staged: Staged, state: TopicState, batch: Sequence[Range]) -> Staged:
+    def _publish_batch(
+        self, stream: Stream, staged: Staged, name: str, before: Standing, state: TopicState, batch: Sequence[Range]
+    ) -> tuple[Staged, Standing]:
         """Publish; if only others committed meanwhile (another lane, a replay), put the same files on top of theirs."""
         for _ in range(_REBASES):
+            after = self._after(stream, before, state, batch)
             try:
-                self.lake.publish(staged)
+                self._publish(stream, staged, name, before, after)
             except ConflictError:
-                head = self.ledger.sync(stream.name)[tables.RAW_EVENTS].snapshot_id
-                now = self._positions(stream, head)
-                places = now.places if now else {}
-                if any(places.get(each.partition, each.start) != each.start for each in batch):
+                heads = self.ledger.sync(stream.name)
+                before = self._standing(stream, heads)
+                if not self._follows(stream, before, batch):
                     raise
-                properties = {POSITIONS: self._after(stream, head, state, batch).to_text(), "reason": "ingest"}
-                staged = self.lake.rebase(stream, staged, head, properties)
+                name = new_receipt_name()
+                properties = {POSITIONS: name, "reason": "ingest"}
+                staged = self.lake.rebase(stream, staged, heads[tables.RAW_EVENTS].snapshot_id, properties)
             else:
-                return staged
+                return staged, after
         raise ConflictError(f"{stream.name}: other writers committed first {_REBASES} times in a row. Run again.")
+
+    def _publish(self, stream: Stream, staged: Staged, name: str, before: Standing, after: Standing) -> None:
+        """Publish with the receipt that the staged snapshot names. `before` is where the stream stood without it."""
+        self.lake.catalog.write_receipt(stream.name, name, {"name": name, **after.to_value()})
+        properties = self._standings.table_properties(stream, staged.base, before)
+        self.lake.publish(replace(staged, table_properties=properties))
+
+    def _after(self, stream: Stream, before: Standing, state: TopicState, batch: Sequence[Range]) -> Standing:
+        """Where the stream stands after a batch: where it was, in all lanes, and moved on."""
+        positions = before.positions[stream.kafka.topic]
+        places = {each.partition: Place(each.end, each.start.generation) for each in batch}
+        return before.at(positions.moved_to(state.topic_id, places))
+
+    def _follows(self, stream: Stream, standing: Standing, batch: Sequence[Range]) -> bool:
+        """Whether a batch is what comes next of its partitions."""
+        positions = self._positions(stream, standing)
+        places = positions.places if positions else {}
+        return positions is not None and all(places.get(each.partition, Place(0)) == each.start for each in batch)
 
     def _tell_group(self, stream: Stream, topic: Topic, positions: Positions | None) -> None:
         """Copy the positions to the consumer group, for those who watch its lag; what it says decides nothing."""
@@ -281,24 +274,6 @@ class KafkaIntake(Intake):
                 topic.commit_group(group, own)
         except SourceError as error:
             _LOG.warning("%s: the offsets of the consumer group %s are not up to date: %s", stream.name, group, error)
-
-    def _sample(self, stream: Stream, ranges: Sequence[Range]) -> tuple[float, datetime]:
-        """About how many bytes a message has, and when the first came, by the beginning of the longest range."""
-        longest = max(ranges, key=len)
-        start = longest.start
-        few = Range(longest.partition, start, min(longest.end, start.offset + _SAMPLE))
-        found = list(messages_of(stream.kafka, self._options, few))
-        if not found:
-            return _MESSAGE_BYTES, datetime.now(UTC)
-        size = sum(len(message.value() or b"") + _MESSAGE_BYTES for message in found) / len(found)
-        return size, EPOCH + timedelta(milliseconds=min(message.timestamp()[1] for message in found))
-
-    def _most(self, stream: Stream, size: float) -> int:
-        """How many messages of about this size a batch may read."""
-        source = stream.kafka
-        speed = self._bytes_a_second.get(stream.name, _FIRST_BYTES_A_SECOND)
-        in_time = speed * source.transaction_timeout.total_seconds()
-        return max(1, min(source.max_batch_records, int(min(source.max_batch_bytes, in_time) / size)))
 
 
 def group_of(stream: Stream) -> str:
@@ -313,16 +288,3 @@ def _refuse_create_time(stream: Stream, state: TopicState) -> None:
             "its messages are stamped with CreateTime, their producers' clocks, so it does not tell when they arrived: "
             "set its message.timestamp.type to LogAppendTime, or name the field that tells in fields.arrival_time",
         )
-
-
-def _check_offsets(stream: Stream, spans: Iterable[Span], batch: Sequence[Range]) -> None:
-    """Every record is from a range of this batch; offsets without a record are no error, they need not hold any."""
-    topic = stream.kafka.topic
-    asked = {(each.start.source(topic), each.partition): (each.start.offset, each.end) for each in batch}
-    for span in spans:
-        start, end = asked.get((span.source, span.source_partition), (0, 0))
-        if not start <= span.first_offset <= span.last_offset < end:
-            raise ConservationError(
-                f"{stream.name}: partition {span.source_partition} gave the offsets {span.first_offset} to "
-                f"{span.last_offset} for the range from {start} to {end - 1}. Nothing was published."
-            )

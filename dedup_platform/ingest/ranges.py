@@ -1,32 +1,52 @@
 """Which offsets of a topic come next: what is open, what is lost, and how a batch of it is cut. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 
-from dedup_platform.errors import LostRecordsError
+from dedup_platform.errors import ConservationError, LostRecordsError
+from dedup_platform.rawwork import Span
 from dedup_platform.sources.kafka import Extent, Place, Positions, Range, TopicState
 from dedup_platform.stream import KafkaSource, Stream
 
-__all__ = ["bounded", "is_accepted", "open_ranges", "places_behind_losses", "tasks", "up_to"]
+__all__ = [
+    "beginning",
+    "bounded",
+    "check_offsets",
+    "is_accepted",
+    "open_ranges",
+    "places_behind_losses",
+    "tasks",
+    "up_to",
+]
 
 _NEVER_READ = Place(0)
 _TASK_BYTES = 48 * 2**20  # a range that is larger is cut, so that several cores can read one partition
 _TASKS = 16
 
 
+def beginning(source: KafkaSource, state: TopicState) -> Positions:
+    """Where the reading of a topic begins that was never read: in all of its partitions, also those of other lanes.
+
+    From then on, whatever retention takes before it was read is lost.
+    """
+    is_first = source.start == "earliest"
+    places = {
+        number: Place(extent.first if is_first else extent.stable_end) for number, extent in state.extents.items()
+    }
+    return Positions(source.topic, state.topic_id, places)
+
+
 def open_ranges(stream: Stream, positions: Positions | None, state: TopicState) -> list[Range]:
     """What is committed and not read yet, of this lane. LostRecordsError if what would come next is gone."""
     source = stream.kafka
-    losses = [] if positions is None else list(_losses(source, positions, state))
+    positions = positions or beginning(source, state)
+    losses = list(_losses(source, positions, state))
     if losses:
         accept = f"`dedup-platform offsets accept {stream.name}` goes on without it"
         raise LostRecordsError(f"{stream.name}: {'; '.join(losses)}. Nothing is read until a person decides: {accept}")
     found = []
     for number, extent in sorted(state.extents.items()):
-        if positions is None:
-            start = Place(extent.first if source.start == "earliest" else extent.stable_end)
-        else:
-            start = positions.places.get(number, _NEVER_READ)
+        start = positions.places.get(number, _NEVER_READ)
         if source.lane.owns(number) and extent.stable_end > start.offset:
             found.append(Range(number, start, extent.stable_end))
     return found
@@ -125,3 +145,16 @@ def tasks(batch: Sequence[Range], size: float) -> list[list[Range]]:
                 cut.append([])
                 free = most
     return cut if cut[-1] else cut[:-1]
+
+
+def check_offsets(stream: Stream, spans: Iterable[Span], batch: Sequence[Range]) -> None:
+    """Every record is from a range of this batch; offsets without a record are no error, they need not hold any."""
+    topic = stream.kafka.topic
+    asked = {(each.start.source(topic), each.partition): (each.start.offset, each.end) for each in batch}
+    for span in spans:
+        start, end = asked.get((span.source, span.source_partition), (0, 0))
+        if not start <= span.first_offset <= span.last_offset < end:
+            raise ConservationError(
+                f"{stream.name}: partition {span.source_partition} gave the offsets {span.first_offset} to "
+                f"{span.last_offset} for the range from {start} to {end - 1}. Nothing was published."
+            )

@@ -2,18 +2,20 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
+from pyspark.sql import SparkSession
 
 from dedup_platform.catalog import head
 from dedup_platform.errors import LostRecordsError, SourceError
 from dedup_platform.lakehouse import Staged, upkeep
 from dedup_platform.platform import Platform
 from dedup_platform.sources.kafka import topic as asking
-from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS
+from dedup_platform.tables import DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, RAW_EVENTS
 from dedup_platform_tests.kafka.conftest import NewTopic, Reading
-from dedup_platform_tests.kafka.topics import NAME, event, places_of, rows
+from dedup_platform_tests.kafka.topics import NAME, event, places_of, platform_of, rows, topic_stream
 
 GROUP = f"dedup_platform.{NAME}"
 
@@ -293,6 +295,31 @@ def test_of_two_ingests_of_one_lane_the_loser_reads_again(
     assert places_of(rows(one)) == [(0, 0), (0, 1), (0, 2)]
 
 
+def test_a_batch_whose_table_got_other_buckets_meanwhile_is_read_again(
+    new_topic: NewTopic, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic()
+    stream = topic_stream(tmp_path, topic).model_copy(update={"buckets": 0})
+    one, other = (platform_of(tmp_path / "home", stream, spark) for _ in range(2))
+    events = [event(number, user=f"user {number}") for number in range(12)]
+    topic.produce(*events)
+    one.ingest(NAME)
+    topic.produce(*events, *(event(number + 100, user=f"user {number}") for number in range(12)))
+    publish = one.lake.publish
+
+    def late(staged: Staged) -> None:
+        monkeypatch.undo()
+        other.change_buckets(NAME, 8)
+        publish(staged)
+
+    monkeypatch.setattr(one.lake, "publish", late)
+    [commit] = one.ingest(NAME)
+    assert commit.rows_written == 24
+    one.repair(NAME)
+    counts = {table: one.rows(NAME, table) for table in (RAW_EVENTS, DEDUPLICATED_EVENTS, DUPLICATE_EVENTS)}
+    assert counts == {RAW_EVENTS: 36, DEDUPLICATED_EVENTS: 24, DUPLICATE_EVENTS: 12}
+
+
 def test_positions_that_no_snapshot_tells_are_derived_from_raw(new_topic: NewTopic, reading: Reading) -> None:
     topic = new_topic(partitions=2)
     topic.produce(event(1), event(2))
@@ -304,6 +331,20 @@ def test_positions_that_no_snapshot_tells_are_derived_from_raw(new_topic: NewTop
     [commit] = reading(topic).ingest(NAME)
     assert commit.rows_written == 1
     assert set(places_of(rows(platform))) == topic.places()
+
+
+def test_another_topic_is_a_new_one_although_history_has_expired(new_topic: NewTopic, reading: Reading) -> None:
+    first, at_its_end, trimmed = (new_topic() for _ in range(3))
+    for topic in (first, at_its_end, trimmed):
+        topic.produce(*map(event, range(3)))
+    trimmed.delete_before(2)
+    platform = reading(first)
+    platform.ingest(NAME)
+    forget_positions(platform)
+    for topic, start in ((at_its_end, "latest"), (trimmed, "earliest")):
+        reading(topic, start=start).ingest(NAME)
+    found = [(row["source"], row["source_offset"]) for row in rows(platform)]
+    assert found == [*((first.name, offset) for offset in range(3)), (trimmed.name, 2)]
 
 
 def test_the_group_is_told_again_if_whoever_published_died_before(new_topic: NewTopic, reading: Reading) -> None:

@@ -1,7 +1,7 @@
 """Kafka as a source: what a topic holds, and explicit ranges of its offsets as rows of `raw_events`."""
 
-from dedup_platform.sources.kafka.positions import Place, Positions
+from dedup_platform.sources.kafka.positions import Place, Positions, Standing
 from dedup_platform.sources.kafka.reading import Range, read_ranges
 from dedup_platform.sources.kafka.topic import Extent, Topic, TopicState
 
-__all__ = ["Extent", "Place", "Positions", "Range", "Topic", "TopicState", "read_ranges"]
+__all__ = ["Extent", "Place", "Positions", "Range", "Standing", "Topic", "TopicState", "read_ranges"]

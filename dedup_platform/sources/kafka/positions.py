@@ -1,10 +1,11 @@
-"""How far a topic has been read: what every commit's summary carries (rule 1)."""
+"""How far topics have been read: what the receipts of commits carry (rule 1)."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["Place", "Positions"]
+__all__ = ["Place", "Positions", "Standing"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,10 @@ class Place:
         """The `source` of records that are read from here: no two records share their coordinates."""
         return f"{topic}@{self.generation}" if self.generation else topic
 
+    def further(self, other: "Place | None") -> "Place":
+        """The one of two places of a partition that lies behind the other."""
+        return self if other is None else max(self, other, key=lambda each: (each.generation, each.offset))
+
 
 @dataclass(frozen=True)
 class Positions:
@@ -27,18 +32,84 @@ class Positions:
     topic_id: str | None
     places: Mapping[int, Place]
 
-    def to_text(self) -> str:
-        """As it stands in a snapshot's summary."""
+    def to_value(self) -> dict[str, Any]:
+        """As it is written in JSON."""
         places = {str(partition): [place.offset, place.generation] for partition, place in sorted(self.places.items())}
-        return json.dumps({"topic": self.topic, "id": self.topic_id, "next": places}, separators=(",", ":"))
+        return {"topic": self.topic, "id": self.topic_id, "next": places}
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> "Positions":
+        """What `to_value` made."""
+        places = {int(partition): Place(*place) for partition, place in value["next"].items()}
+        return cls(value["topic"], value["id"], places)
+
+    def to_text(self) -> str:
+        """The same as a text."""
+        return json.dumps(self.to_value(), separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text: str) -> "Positions":
         """What `to_text` wrote."""
-        value = json.loads(text)
-        places = {int(partition): Place(*place) for partition, place in value["next"].items()}
-        return cls(value["topic"], value["id"], places)
+        return cls.from_value(json.loads(text))
 
-    def moved_to(self, topic_id: str, places: Mapping[int, Place]) -> "Positions":
+    def moved_to(self, topic_id: str | None, places: Mapping[int, Place]) -> "Positions":
         """The same positions, but for these partitions."""
         return Positions(self.topic, topic_id, {**self.places, **places})
+
+    def furthest(self, places: Mapping[int, Place]) -> "Positions":
+        """The same positions, but for partitions that these places are further in."""
+        return self.moved_to(
+            self.topic_id, {number: place.further(self.places.get(number)) for number, place in places.items()}
+        )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a stream stands in each topic that it ever read, and up to where people accept all rejects of it."""
+
+    positions: Mapping[str, Positions] = field(default_factory=dict)
+    accepted: Mapping[str, Positions] = field(default_factory=dict)
+
+    def to_value(self) -> dict[str, Any]:
+        """As it stands in a receipt."""
+        return {
+            "positions": [each.to_value() for each in self.positions.values()],
+            "accepted_up_to": [each.to_value() for each in self.accepted.values()],
+        }
+
+    @classmethod
+    def from_value(cls, value: Mapping[str, Any]) -> "Standing":
+        """What `to_value` made."""
+        return cls(_by_topic(value["positions"]), _by_topic(value["accepted_up_to"]))
+
+    def at(self, positions: Positions) -> "Standing":
+        """The same, with a topic at these positions; of what was accepted, only what is not read yet is kept."""
+        accepted = {topic: _unread(each, positions) for topic, each in self.accepted.items()}
+        return Standing(
+            {**self.positions, positions.topic: positions},
+            {topic: each for topic, each in accepted.items() if each.places},
+        )
+
+    def accepting(self, up_to: Positions) -> "Standing":
+        """The same, with the rejects of a topic accepted up to these places."""
+        known = self.accepted.get(up_to.topic, Positions(up_to.topic, up_to.topic_id, {}))
+        return Standing(self.positions, {**self.accepted, up_to.topic: known.moved_to(up_to.topic_id, up_to.places)})
+
+    def accepted_of(self, topic: str) -> Mapping[int, Place]:
+        """Up to where people accept all rejects of each partition of a topic."""
+        return self.accepted[topic].places if topic in self.accepted else {}
+
+
+def _by_topic(values: list[Mapping[str, Any]]) -> dict[str, Positions]:
+    return {each["topic"]: Positions.from_value(each) for each in values}
+
+
+def _unread(accepted: Positions, read: Positions) -> Positions:
+    if accepted.topic != read.topic:
+        return accepted
+    places = {
+        number: place
+        for number, place in accepted.places.items()
+        if (at := read.places.get(number)) is None or at.further(place) != at
+    }
+    return Positions(accepted.topic, accepted.topic_id, places)
