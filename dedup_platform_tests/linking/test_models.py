@@ -31,7 +31,7 @@ class Session(NamedTuple):
     entity: int
     first: int
     last: int
-    count: int
+    events: int
     first_arrival: int
 
 
@@ -41,7 +41,7 @@ def sessions_of(parts: Iterable[Session], timeout: int) -> list[Session]:
         last = found[-1] if found else None
         if last and last.entity == part.entity and part.first - last.last <= timeout:
             arrival = min(last.first_arrival, part.first_arrival)
-            found[-1] = Session(last.entity, last.first, part.last, last.count + part.count, arrival)
+            found[-1] = Session(last.entity, last.first, part.last, last.events + part.events, arrival)
         else:
             found.append(part)
     return found
