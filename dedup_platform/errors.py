@@ -76,6 +76,20 @@ class UnreachableError(DedupPlatformError):
         return f"{self.variable}: {self.args[1]}. Is it there, and are user and password right?"
 
 
+class LockedError(UnreachableError):
+    """Another process kept the SQLite file that `variable` names locked for so many seconds."""
+
+    def __init__(self, variable: str, file: str, seconds: float) -> None:
+        super().__init__(variable, f"another process has kept {file} locked for {seconds:g} seconds")
+        self.file = file
+
+    def __str__(self) -> str:
+        return (
+            f"{self.variable}: {self.args[1]}. Run again when it is done. `fuser {self.file}` tells which it is: if it "
+            "does nothing any more, end it."
+        )
+
+
 class UnknownStreamError(DedupPlatformError):
     """No stream of this name is known."""
 

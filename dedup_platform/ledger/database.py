@@ -15,6 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from dedup_platform.errors import LockedError
 from dedup_platform.ledger.schema import METADATA, VERSION
 from dedup_platform.settings import ENV_PREFIX
 from dedup_platform.uris import reaching
@@ -23,16 +24,23 @@ _LOG = logging.getLogger(__name__)
 
 _OUR_LOCKS = 0x64656475
 """Tells the platform's advisory locks from those of others in the same Postgres database."""
+BUSY_SECONDS = 60.0
+"""So long whoever finds a SQLite file locked waits. Nobody locks it for longer than it takes to write what was read."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite keeps beside a database and would take for a part of whatever has its name."""
+
+_READING = "dedup_platform_reading"
 
 _VERSIONS = sa.MetaData()
 _LEDGER = sa.Table("ledger", _VERSIONS, sa.Column("version", sa.Integer(), primary_key=True))
 
 
 def open_database(uri: str) -> sa.Engine:
-    """The database of this URI, with all tables of this version; UnreachableError if it cannot be opened."""
+    """The database of this URI, with all tables of this version; UnreachableError if it cannot be opened.
+
+    Nothing is written, and nobody waited for, if it is as it should be.
+    """
     engine = _engine(uri)
     with reaching(f"{ENV_PREFIX}CONTROL_URI"):
         if not _is_ready(engine):
@@ -53,8 +61,12 @@ def identity(engine: sa.Engine) -> tuple[int, int] | None:
 
 def is_damaged(error: sa.exc.DBAPIError) -> bool:
     """Whether the error says that a SQLite file is no database, or not a whole one."""
-    # The lowest byte is what went wrong, the others are details.
-    return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+    return _code(error.orig) in _DAMAGED
+
+
+def _code(error: BaseException | None) -> int:
+    """What went wrong, to SQLite; the higher bytes are details. 0 for the errors of others."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def put_aside(engine: sa.Engine, found: tuple[int, int] | None) -> None:
@@ -78,7 +90,7 @@ def _put_aside(engine: sa.Engine) -> None:
 
 def _is_ready(engine: sa.Engine) -> bool:
     try:
-        with engine.connect() as connection:
+        with for_reading(engine).connect() as connection:
             return _is_of_this_version(connection)
     except sa.exc.DBAPIError as error:
         if is_damaged(error):
@@ -150,27 +162,39 @@ def _engine(uri: str) -> sa.Engine:
 def lock(connection: sa.Connection, stream: str) -> None:
     """Wait until no other transaction folds this stream, and let none do so before this one ends.
 
-    On SQLite every transaction keeps out all others from its beginning. On Postgres there may be no row to lock yet.
+    On SQLite a transaction that writes keeps out all others that do, from its beginning. On Postgres there may be no
+    row to lock yet.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_OUR_LOCKS, sa.func.hashtext(stream))))
 
 
 def for_reading(engine: sa.Engine) -> sa.Engine:
-    """An engine all of whose statements in one transaction see the database as it was at the first of them."""
+    """An engine all of whose statements in one transaction see the database as it was at the first of them.
+
+    It writes nothing and waits for nobody who writes.
+    """
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="REPEATABLE READ")
-    return engine
+    return engine.execution_options(**{_READING: True})
 
 
 def _serialize(engine: sa.Engine) -> None:
-    """Two folds must not read the same head, so the write lock is taken before the first read."""
+    """Two folds must not write on the same head, so the write lock is taken before the first read."""
 
     @sa.event.listens_for(engine, "connect")
     def _manual(connection: Any, _: object) -> None:
         connection.isolation_level = None
-        connection.execute("PRAGMA busy_timeout = 60000")
+        connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+        # Readers are locked out while changes go into the file: let that be at the end, not whenever memory is full.
+        connection.execute("PRAGMA cache_spill = OFF")
 
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        is_reading = connection.get_execution_options().get(_READING)
+        connection.exec_driver_sql("BEGIN" if is_reading else "BEGIN IMMEDIATE")
+
+    @sa.event.listens_for(engine, "handle_error")
+    def _tell(context: sa.engine.ExceptionContext) -> None:
+        if _code(context.original_exception) == sqlite3.SQLITE_BUSY:
+            raise LockedError(f"{ENV_PREFIX}CONTROL_URI", str(engine.url.database), BUSY_SECONDS)

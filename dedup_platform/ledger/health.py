@@ -10,7 +10,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from dedup_platform.circuit import NORMAL, Circuit
-from dedup_platform.ledger.database import lock
+from dedup_platform.ledger.database import for_reading, lock
 from dedup_platform.ledger.facts import micros, moment
 
 _METADATA = sa.MetaData()
@@ -37,12 +37,18 @@ class Health:
 
     def of(self, stream: str) -> Circuit:
         """The state of a stream's ingest."""
-        with self._engine().begin() as connection:
+        with for_reading(self._engine()).connect() as connection:
             return _read(connection, stream)
 
     def change(self, stream: str, step: Callable[[Circuit], Circuit]) -> Circuit:
         """Put what `step` makes of the state in its place; nobody else changes it meanwhile."""
+        before = self.of(stream)
+        if step(before) == before:
+            # Nothing to write is the rule, and no reason to wait for whoever writes.
+            return before
         with self._engine().begin() as connection:
+            lock(connection, "")
+            _METADATA.create_all(connection)
             lock(connection, stream)
             before = _read(connection, stream)
             after = step(before)
@@ -55,10 +61,9 @@ class Health:
 
 
 def _read(connection: sa.Connection, stream: str) -> Circuit:
-    # Somebody may have dropped the table since the last look.
+    # There is none before the first failure, and somebody may have dropped it since.
     if not sa.inspect(connection).has_table(HEALTH.name):
-        lock(connection, "")
-        _METADATA.create_all(connection)
+        return NORMAL
     query = sa.select(*(column for column in HEALTH.c if column.name != "stream")).where(HEALTH.c.stream == stream)
     row = connection.execute(query).mappings().one_or_none()
     if row is None:

@@ -78,47 +78,43 @@ class Ledger:
             return self._sync(stream)
 
     def _sync(self, stream: str) -> dict[str, Head]:
-        with self.engine.begin() as connection:
-            lock(connection, stream)
-            # Loaded under the lock: another process cannot fold further than what is seen here.
+        """All is gathered before anything is locked; whoever folded meanwhile makes us gather again."""
+        while True:
+            with for_reading(self.engine).connect() as connection:
+                known = read_heads(connection, stream)
+            # In this order, so that what is known is never newer than what is loaded.
             loaded = {name: table for name in reversed(tables.ALL) if (table := self.catalog.load(stream, name))}
             if len(loaded) < len(tables.ALL):
                 return {}
-            heads = read_heads(connection, stream)
-            if any(not _connected(table, heads.get(name)) for name, table in loaded.items()):
-                _forget(connection, stream)
-                heads = {}
-            folds = {name: self._fold(connection, stream, name, loaded, heads.get(name)) for name in loaded}
-            settle(connection, stream, loaded, folds)
-            return {name: folded for name, (_, folded) in read_heads(connection, stream).items()}
+            try:
+                folds = self._gather(stream, loaded, known)
+            except FileNotFoundError:
+                if self._are_newest(stream, loaded):
+                    raise
+                continue  # history expired while we read it
+            if not any(folds.values()):
+                return {name: folded for name, (_, folded) in known.items()}
+            with self.engine.begin() as connection:
+                lock(connection, stream)
+                if read_heads(connection, stream) == known:
+                    return _write(connection, stream, loaded, folds)
 
-    def _fold(
-        self,
-        connection: sa.Connection,
-        stream: str,
-        name: str,
-        loaded: Mapping[str, Table],
-        known: tuple[str, Head] | None,
-    ) -> Fold | None:
-        table, source = loaded[name], loaded.get(tables.INPUT_OF.get(name, ""))
-        fold = Gathering(self.catalog, stream, name, table, source).since(known[1] if known else None)
-        if fold is None:
-            return None
-        fold.write(connection, stream, name)
-        newest = head(table)
-        connection.execute(sa.delete(HEADS).where(of(HEADS, stream, name)))
-        connection.execute(
-            sa.insert(HEADS).values(
-                stream=stream,
-                table=name,
-                uuid=str(table.metadata.table_uuid),
-                snapshot_id=newest.snapshot_id,
-                sequence=newest.sequence_number,
-                receipt=fold.newest_receipt,
-                complete=fold.complete,
-            )
+    def _gather(
+        self, stream: str, loaded: Mapping[str, Table], known: Mapping[str, tuple[str, Head]]
+    ) -> dict[str, Fold | None]:
+        is_connected = all(_connected(table, known.get(name)) for name, table in loaded.items())
+        folds: dict[str, Fold | None] = {}
+        for name, table in loaded.items():
+            source = loaded.get(tables.INPUT_OF.get(name, ""))
+            last = known[name][1] if is_connected else None
+            folds[name] = Gathering(self.catalog, stream, name, table, source).since(last)
+        return folds
+
+    def _are_newest(self, stream: str, loaded: Mapping[str, Table]) -> bool:
+        return all(
+            self.catalog.load_table(stream, name).metadata_location == table.metadata_location
+            for name, table in loaded.items()
         )
-        return fold
 
     # Reading
 
@@ -214,6 +210,36 @@ class Ledger:
 
 def _connected(table: Table, known: tuple[str, Head] | None) -> bool:
     return known is not None and known[0] == str(table.metadata.table_uuid) and since(table, known[1].snapshot_id)[1]
+
+
+def _write(
+    connection: sa.Connection, stream: str, loaded: Mapping[str, Table], folds: Mapping[str, Fold | None]
+) -> dict[str, Head]:
+    """Write what was gathered, all of it or nothing."""
+    if any(fold and fold.is_whole for fold in folds.values()):
+        _forget(connection, stream)
+    for name, fold in folds.items():
+        if fold:
+            fold.write(connection, stream, name)
+            _move_head(connection, stream, name, loaded[name], fold)
+    settle(connection, stream, loaded, folds)
+    return {name: folded for name, (_, folded) in read_heads(connection, stream).items()}
+
+
+def _move_head(connection: sa.Connection, stream: str, name: str, table: Table, fold: Fold) -> None:
+    newest = head(table)
+    connection.execute(sa.delete(HEADS).where(of(HEADS, stream, name)))
+    connection.execute(
+        sa.insert(HEADS).values(
+            stream=stream,
+            table=name,
+            uuid=str(table.metadata.table_uuid),
+            snapshot_id=newest.snapshot_id,
+            sequence=newest.sequence_number,
+            receipt=fold.newest_receipt,
+            complete=fold.complete,
+        )
+    )
 
 
 def _forget(connection: sa.Connection, stream: str) -> None:

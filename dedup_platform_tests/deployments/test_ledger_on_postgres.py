@@ -150,7 +150,6 @@ def sync_together(ledgers: list[Ledger], stream: Stream) -> None:
 def test_a_fold_waits_for_one_of_its_stream_and_for_no_other(lived: tuple[Platform, Stream], uri: str) -> None:
     platform, stream = lived
     ledger, begun = ledger_at(uri, platform), Event()
-    ledger.sync(stream.name)
 
     def sync() -> dict[str, Head]:
         begun.set()
@@ -160,6 +159,7 @@ def test_a_fold_waits_for_one_of_its_stream_and_for_no_other(lived: tuple[Platfo
         with ledger.engine.begin() as connection:
             lock(connection, "another stream")
             ledger.sync(stream.name)
+            forget(uri, "heads")
             lock(connection, stream.name)
             waiting = pool.submit(sync)
             begun.wait()
@@ -178,16 +178,16 @@ def test_facts_are_of_one_moment(lived: tuple[Platform, Stream], uri: str) -> No
     @sa.event.listens_for(ledger.engine, "after_cursor_execute")
     def forget_meanwhile(_: sa.Connection, __: Any, statement: str, *___: Any) -> None:
         if "FROM changes" in statement:
-            forget(uri)
+            forget(uri, "built")
 
     assert ledger.facts(stream, tables.SESSIONS, "0" * 64) == before
     assert not ledger.facts(stream, tables.SESSIONS, "0" * 64).outdated
 
 
-def forget(uri: str) -> None:
+def forget(uri: str, table: str) -> None:
     engine = sa.create_engine(uri)
     with engine.begin() as connection:
-        connection.execute(sa.text("DELETE FROM built"))
+        connection.execute(sa.delete(METADATA.tables[table]))
     engine.dispose()
 
 

@@ -1,7 +1,9 @@
 """What the control database may be found as: of another version, damaged, made by two at once. Metadata alone."""
 
 import sqlite3
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
@@ -11,7 +13,12 @@ import pytest
 import sqlalchemy as sa
 
 from dedup_platform import tables
+from dedup_platform.circuit import NORMAL
+from dedup_platform.errors import LockedError
+from dedup_platform.ledger import Head, Health, database
 from dedup_platform.ledger.database import open_database
+from dedup_platform.ledger.fold import Fold
+from dedup_platform.ledger.gathering import Gathering
 from dedup_platform.ledger.schema import METADATA
 from dedup_platform.testing.servers import PostgresServer
 from dedup_platform_tests.rebuilds.lived import ARRIVED, Lived
@@ -120,3 +127,95 @@ def test_a_disturbed_cell_stays_so_whatever_else_comes_to_it_until_it_is_built(l
     lived.described.build(tables.DEDUPLICATED_EVENTS, ARRIVED)
     lived.described.take_in([touched], ARRIVED)
     assert [change.disturbed for change in lived.changes().values()] == [False]
+
+
+@pytest.fixture
+def locked(lived: Lived, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lived]:
+    """Another process has the write lock and keeps it."""
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
+    with closing(sqlite3.connect(lived.file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield lived
+
+
+def test_who_only_reads_waits_for_nobody(locked: Lived) -> None:
+    platform = locked.opened()
+    assert locked.tell(platform.ledger) == locked.told
+    assert platform.health(locked.stream.name) == NORMAL
+    assert Health(lambda: platform.ledger.engine).change(locked.stream.name, lambda _: NORMAL) == NORMAL
+
+
+def test_a_lock_that_is_not_given_up_is_told_with_its_file_and_what_to_do(locked: Lived) -> None:
+    locked.described.take_in(locked.cells[:1], ARRIVED)
+    with pytest.raises(LockedError) as error:
+        locked.opened().ledger.sync(locked.stream.name)
+    assert f"another process has kept {locked.file} locked for 0.1 seconds" in str(error.value)
+    assert f"`fuser {locked.file}`" in str(error.value)
+    assert "password" not in str(error.value)
+
+
+def test_nobody_is_locked_out_while_the_lake_is_read(lived: Lived, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, written = Gathering.since, []
+
+    def since(self: Gathering, last: Head | None) -> Fold | None:
+        with closing(sqlite3.connect(lived.file, isolation_level=None, timeout=0)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            written.append(self.name)
+        return original(self, last)
+
+    lived.described.take_in(lived.cells[:1], ARRIVED)
+    monkeypatch.setattr(Gathering, "since", since)
+    lived.opened().ledger.sync(lived.stream.name)
+    assert len(written) == len(tables.ALL)
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_what_another_process_folded_meanwhile_is_not_folded_twice(
+    is_first: bool, lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Gathering.since
+    met: list[str] = []
+
+    def since(self: Gathering, last: Head | None) -> Fold | None:
+        fold = original(self, last)
+        if not met:
+            met.append(self.name)
+            lived.opened().ledger.sync(lived.stream.name)
+            lived.described.take_in(lived.cells[2:3], ARRIVED)
+        return fold
+
+    lived.described.take_in(lived.cells[:2], ARRIVED)
+    if is_first:
+        lived.file.unlink()
+    monkeypatch.setattr(Gathering, "since", since)
+    told = lived.tell(lived.opened().ledger)
+    assert met
+    lived.file.unlink()
+    assert lived.tell(lived.opened().ledger) == told
+
+
+def test_history_that_expires_while_it_is_read_is_read_again(lived: Lived, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Gathering.since
+    lost: list[str] = []
+
+    def since(self: Gathering, last: Head | None) -> Fold | None:
+        if not lost:
+            lost.append(self.name)
+            lived.described.take_in(lived.cells[:1], ARRIVED)
+            raise FileNotFoundError
+        return original(self, last)
+
+    lived.described.take_in(lived.cells[:2], ARRIVED)
+    monkeypatch.setattr(Gathering, "since", since)
+    told = lived.tell(lived.opened().ledger)
+    lived.file.unlink()
+    assert lived.tell(lived.opened().ledger) == told
+
+
+def test_a_file_that_nobody_removed_is_missed(lived: Lived, monkeypatch: pytest.MonkeyPatch) -> None:
+    def since(_: Gathering, last: Head | None) -> Fold | None:
+        raise FileNotFoundError(last)
+
+    monkeypatch.setattr(Gathering, "since", since)
+    with pytest.raises(FileNotFoundError):
+        lived.opened().ledger.sync(lived.stream.name)
