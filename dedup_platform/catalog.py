@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from pyarrow.fs import FileInfo, FileSelector
-from pyiceberg.catalog import Catalog as IcebergCatalog, load_catalog
+from pyiceberg.catalog import Catalog as IcebergCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
@@ -33,6 +33,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell
+from dedup_platform.monotonic import monotonic_catalog
 from dedup_platform.settings import CATALOG, ENV_PREFIX, Settings, of_files
 from dedup_platform.uris import reaching
 
@@ -75,13 +76,12 @@ class Catalog:
     def _open(self) -> IcebergCatalog:
         properties = self.settings.catalog_properties()
         with reaching(f"{ENV_PREFIX}CATALOG_URI"):
-            if self.settings.catalog_kind not in ("sqlite", "postgresql"):
-                return load_catalog(CATALOG, **properties)
+            kind = monotonic_catalog(self.settings.catalog_kind)
             try:
-                return SqlCatalog(CATALOG, **properties)
+                return kind(CATALOG, **properties)
             except DBAPIError:
                 # Another process made the catalog's own tables between our look and our try: now they are there.
-                return SqlCatalog(CATALOG, **properties)
+                return kind(CATALOG, **properties)
 
     def load(self, stream: str, table: str) -> Table | None:
         """The table as it is now; None until it has been created with its first snapshot."""

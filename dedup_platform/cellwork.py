@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from dedup_platform.datafiles import TableFiles, frame_of
 from dedup_platform.kernels.deduplicated import Verdicts, deduplicate
 from dedup_platform.kernels.fragments import columns_read, fragment
-from dedup_platform.lateness import NO_ENTITY, Cell
+from dedup_platform.lateness import NO_ENTITY, Cell, closes
 from dedup_platform.stream import Stream
 from dedup_platform.tables import (
     COORDINATES,
@@ -271,8 +271,7 @@ def _fragments(cell: Cell, events: pl.DataFrame, old: Sequence[DataFile], stream
 
 
 def _lateness(found: Verdicts, cell: Cell, stream: Stream) -> dict[str, float]:
-    closes = stream.partitions.start_of(cell.partition + 1) + stream.late.grace
-    late = found.events["arrival_time"] - closes
+    late = found.events["arrival_time"] - closes(cell.partition, stream.partitions.length, stream.late.grace)
     is_late = late > timedelta(0)
     longest = late.max()
     return {

@@ -14,6 +14,7 @@ DedupPlatformError
 ├── MissingPartError         a server that tests need is not installed; says how to install it
 ├── ServerStartError         a server that tests need did not start; shows the end of what it printed
 ├── ConflictError            someone else committed first; run again
+├── ClockBehindError         Spark's clock is behind the time of a table's newest commit; nothing was changed
 ├── HeldBatchError           too large a share of a batch would be rejected; nothing was published
 ├── ConservationError        counts do not balance; nothing was published
 └── IncompatibleChangeError  the stream file differs from its tables in a way that is refused
@@ -22,6 +23,7 @@ DedupPlatformError
 from collections.abc import Iterable
 
 __all__ = [
+    "ClockBehindError",
     "ConflictError",
     "ConservationError",
     "DedupPlatformError",
@@ -171,6 +173,10 @@ class ConflictError(DedupPlatformError):
 
 class FilesReplacedError(ConflictError):
     """Someone else replaced files that were to be replaced: what was made of them is of no use any more."""
+
+
+class ClockBehindError(DedupPlatformError):
+    """A procedure of Iceberg's refused to commit at a time before the table's newest commit. Nothing was changed."""
 
 
 class HeldBatchError(DedupPlatformError):

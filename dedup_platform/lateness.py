@@ -15,7 +15,8 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LONG_AGO, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_NO_TIME = timedelta(0)
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 NO_ENTITY = -1
 """The bucket of rows without an entity (Iceberg's null bucket)."""
@@ -125,6 +126,14 @@ def reach(distance: timedelta, length: timedelta) -> int:
     return -(-distance // length)
 
 
+def closes(partition: int, length: timedelta, grace: timedelta) -> datetime:
+    """When what arrives for a partition begins to be late: at its end and the grace, or never if no time is so late."""
+    try:
+        return EPOCH + (partition + 1) * length + grace
+    except OverflowError:
+        return _NEVER
+
+
 def plan(facts: Facts, policy: Policy, now: datetime) -> TablePlan:
     """What is stale and which runs the policy asks for now; what waits is in the plan too, as not ready."""
     stale: list[StaleCell] = []
@@ -146,8 +155,9 @@ def linked_cells(cell: Cell, facts: Facts, cells_around: int) -> Iterator[Cell]:
 
     A newcomer cannot beat what arrived before it, so only cells with an arrival at or after its own count.
     """
-    first = facts.arrival_min.get(cell, _NEVER)
-    return (each for each in _near(cell, cells_around) if first <= facts.arrival_max.get(each, _LONG_AGO))
+    first, latest = facts.arrival_min.get(cell), facts.arrival_max
+    if first is not None:
+        yield from (each for each in _near(cell, cells_around) if each in latest and first <= latest[each])
 
 
 def disturbed_with(cell: Cell, facts: Facts, cells_around: int) -> Iterator[Cell]:
@@ -212,10 +222,13 @@ def _linked_groups(facts: Facts, cells_around: int) -> Iterator[list[Cell]]:
         group = [waiting]
         for cell in group:  # it grows meanwhile
             # `linked_cells` to and fro, written out: calls for each cell make a plan of all of them a sixth longer.
-            first, last = earliest.get(cell, _NEVER), latest.get(cell, _LONG_AGO)
+            first, last = earliest.get(cell), latest.get(cell)
             for step in steps:
                 other = Cell(cell.partition + step, cell.bucket)
-                if other not in seen and (first <= latest.get(other, _LONG_AGO) or earliest.get(other, _NEVER) <= last):
+                if other in seen:
+                    continue
+                begin, end = earliest.get(other), latest.get(other)
+                if (first and end and first <= end) or (begin and last and begin <= last):
                     seen.add(other)
                     group.append(other)
             for other in disturbed_with(cell, facts, cells_around) if steps and facts.disturbed else ():
@@ -232,7 +245,7 @@ class _Closes(dict[int, datetime]):
         self.policy = policy
 
     def __missing__(self, partition: int) -> datetime:
-        self[partition] = EPOCH + (partition + 1) * self.policy.length + self.policy.grace
+        self[partition] = closes(partition, self.policy.length, self.policy.grace)
         return self[partition]
 
 
@@ -242,8 +255,10 @@ def _judge(
     found = [facts.changes.get(cell) for cell in group]
     changes = [change for change in found if change]
     rows = sum(change.rows_added for change in changes)
-    waiting = now - min((change.first_commit for change in changes), default=now)
-    quiet = now - max((change.last_commit for change in changes), default=now)
+    # Clocks differ a little. But what is further ahead of ours may have been made as long ago as one waits at most.
+    latest, longest = now + policy.settle, policy.max_delay
+    waiting = max((now - at if (at := each.first_commit) <= latest else longest for each in changes), default=_NO_TIME)
+    quiet = min((now - at if (at := each.last_commit) <= latest else longest for each in changes), default=_NO_TIME)
     settled = quiet >= policy.settle and rows >= policy.min_rows
     ready = settled or waiting >= policy.max_delay or not facts.outdated.isdisjoint(group)
     for cell, change in zip(group, found, strict=True):

@@ -28,9 +28,10 @@ from dedup_platform.catalog import (
     summary,
     total_files,
 )
+from dedup_platform.errors import ClockBehindError
 from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import STAGING, Lakehouse, upkeep
-from dedup_platform.lateness import Cell
+from dedup_platform.lateness import Cell, closes
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.ledger.schema import CONSUMER
 from dedup_platform.receipts import build_properties, receipt_of_same_rows
@@ -67,6 +68,8 @@ class Upkeep:
     before: Extent
     after: Extent
     seconds: float
+    waits: str | None = None
+    """Why the rest was left for later: the clock is behind the newest commit."""
 
 
 class Maintenance:
@@ -80,22 +83,27 @@ class Maintenance:
         """Look after one table. Whoever wins a race against another writer, nothing is lost; the loser tries again."""
         started = time.monotonic()
         before = extent(self.lake.catalog, stream, table)
-        # History first: it is as it was when the table downstream of this one was settled.
-        expired = again(self._expire)(stream, table, now)
-        compacted = self._compact(stream, table, now)
-        self._rewrite_manifests(stream, table)
+        expired, compacted, waits = 0, 0, None
+        try:
+            # History first: it is as it was when the table downstream of this one was settled.
+            expired = again(self._expire)(stream, table, now)
+            compacted = self._compact(stream, table, now)
+            self._rewrite_manifests(stream, table)
+        except ClockBehindError as error:
+            waits = str(error)
         if table in tables.INPUT_OF:
             again(self._settle)(stream, table, now)
         orphans = upkeep.remove_orphans(self.lake, stream, table, stream.maintenance.orphan_age)
         after = extent(self.lake.catalog, stream, table)
-        return Upkeep(table, compacted, expired, orphans, before, after, time.monotonic() - started)
+        return Upkeep(table, compacted, expired, orphans, before, after, time.monotonic() - started, waits)
 
     def _compact(self, stream: Stream, table: str, now: datetime) -> int:
         """Put together the small files of closed partitions, some partitions at a time; returns how many there were."""
         self.ledger.sync(stream.name)
         sizes = self.ledger.sizes(stream.name, table)
         many = {cell.partition for cell, size in sizes.items() if size.files >= upkeep.SMALL_FILES}
-        closed = [each for each in sorted(many) if stream.partitions.start_of(each + 1) + stream.late.grace <= now]
+        length, grace = stream.partitions.length, stream.late.grace
+        closed = [each for each in sorted(many) if closes(each, length, grace) <= now]
         most = stream.late.max_partitions_per_run
         in_cells = sum(size.files for size in sizes.values())
         rejected = total_files(self.lake.catalog.load_table(stream.name, table)) - in_cells >= upkeep.SMALL_FILES

@@ -95,7 +95,7 @@ def print_status(console: Console, statuses: Iterable[Status]) -> None:
             console.print(f"  and {len(reasons) - SHOWN:,} more files that are left alone")
 
 
-def print_upkeep(console: Console, done: Mapping[str, Iterable[Upkeep]]) -> None:
+def print_upkeep(console: Console, done: Mapping[str, Sequence[Upkeep]]) -> None:
     """What maintenance did to each stream's tables: numbers before and after it."""
     for name, upkeeps in done.items():
         table = _table(
@@ -115,6 +115,9 @@ def print_upkeep(console: Console, done: Mapping[str, Iterable[Upkeep]]) -> None
                 f"{each.seconds:.1f}",
             )
         console.print(table if table.row_count else f"{name}: nothing was taken in yet")
+        for each in upkeeps:
+            if each.waits:
+                console.print(each.waits)
 
 
 def print_rejected(console: Console, reasons: Sequence[ReasonCount], records: Sequence[RejectedRecord]) -> None:

@@ -6,11 +6,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from dedup_platform.lateness import Cell, Change, Facts, Policy, Reason, contiguous, plan, reach
+from dedup_platform.lateness import EPOCH, Cell, Change, Facts, Policy, Reason, closes, contiguous, plan, reach
 
 DAY = timedelta(days=1)
 MINUTE = timedelta(minutes=1)
 MONDAY = 20458  # 2026-01-05
+LAST_MOMENT = datetime.max.replace(tzinfo=UTC)
+LAST_DAY = (LAST_MOMENT - EPOCH).days
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 FINGERPRINT = "0123456789abcdef"
 
@@ -54,6 +56,27 @@ def test_reach_counts_the_partitions_that_a_distance_can_touch(
     assert reach(distance, length) == expected
 
 
+@pytest.mark.parametrize(
+    ("partition", "grace", "expected"),
+    [
+        (MONDAY, timedelta(hours=1), datetime(2026, 1, 6, 1, tzinfo=UTC)),
+        (LAST_DAY - 1, DAY - timedelta(microseconds=1), LAST_MOMENT),
+        (LAST_DAY - 1, DAY, LAST_MOMENT),
+        (LAST_DAY, timedelta(0), LAST_MOMENT),
+        (LAST_DAY, 36_500 * DAY, LAST_MOMENT),
+    ],
+)
+def test_a_partition_closes_after_its_grace_or_never(partition: int, grace: timedelta, expected: datetime) -> None:
+    assert closes(partition, DAY, grace) == expected
+
+
+def test_what_comes_for_the_last_day_that_there_is_is_planned_and_never_late() -> None:
+    arrivals = {Cell(LAST_DAY, 0): LAST_MOMENT}
+    last = change(LAST_DAY, arrival=LAST_MOMENT)
+    [stale] = plan(facts(last, arrivals=arrivals), Policy(reach=400, grace=400 * DAY), NOON + DAY).stale
+    assert (stale.cell, stale.reason, stale.ready) == (Cell(LAST_DAY, 0), "open", True)
+
+
 def test_nothing_changed_is_nothing_stale() -> None:
     found = plan(facts(), Policy(), NOON)
     assert found.stale == ()
@@ -93,6 +116,25 @@ def test_a_cell_waits_until_it_is_quiet_and_full_enough_but_never_longer_than_th
 def test_rows_that_keep_coming_cannot_put_off_a_repair_for_ever() -> None:
     busy = Change(Cell(MONDAY, 0), 9, 100, NOON - timedelta(minutes=15), NOON, NOON)
     assert plan(facts(busy), Policy(), NOON).runs != ()
+
+
+@pytest.mark.parametrize("ahead", [timedelta(seconds=60, microseconds=1), 50 * 365 * DAY])
+def test_a_commit_by_a_clock_that_is_ahead_keeps_nothing_waiting(ahead: timedelta) -> None:
+    policy = Policy(min_rows=10, settle=timedelta(seconds=60))
+    [stale] = plan(facts(change(MONDAY, committed=NOON + ahead)), policy, NOON).stale
+    assert (stale.ready, stale.waiting) == (True, policy.max_delay)
+
+
+def test_a_commit_by_a_clock_that_differs_a_little_settles_as_any_other() -> None:
+    policy, fresh = Policy(settle=timedelta(seconds=60)), facts(change(MONDAY, committed=NOON + MINUTE))
+    assert [plan(fresh, policy, NOON + after).stale[0].ready for after in (0 * MINUTE, 2 * MINUTE)] == [False, True]
+
+
+@pytest.mark.parametrize(("rows", "ready"), [(10, True), (9, False)])
+def test_rows_that_came_by_a_clock_ahead_are_quiet(rows: int, ready: bool) -> None:
+    both = Change(Cell(MONDAY, 0), 9, rows, NOON - MINUTE, NOON + DAY, NOON)
+    [stale] = plan(facts(both), Policy(min_rows=10), NOON).stale
+    assert (stale.ready, stale.waiting) == (ready, MINUTE)
 
 
 def test_other_settings_make_a_cell_stale_at_once() -> None:

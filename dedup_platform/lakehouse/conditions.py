@@ -23,12 +23,9 @@ def within(stream: Stream, table: str, cells: Iterable[Cell], buckets: int) -> C
 
 def in_partitions(stream: Stream, time: Column, partitions: Iterable[int]) -> Column:
     """The condition that a time lies in one of these partitions."""
-    starts = stream.partitions.start_of
+    bounds = [stream.partitions.bounds(ordinals[0], ordinals[-1]) for ordinals in contiguous(partitions)]
     return any_of(
-        [
-            (time >= F.lit(starts(ordinals[0]))) & (time < F.lit(starts(ordinals[-1] + 1)))
-            for ordinals in contiguous(partitions)
-        ]
+        [time >= F.lit(start) if end is None else (time >= F.lit(start)) & (time < F.lit(end)) for start, end in bounds]
     )
 
 

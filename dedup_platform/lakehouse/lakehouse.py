@@ -306,12 +306,15 @@ class Lakehouse:
             self._load(staged.stream, staged.table).manage_snapshots().remove_branch(staged.branch).commit()
 
     def discard_abandoned(self, stream: Stream, older_than: timedelta = timedelta(days=1)) -> None:
-        """Forget the branches of writers that must have died, because they started that long ago."""
-        before = datetime.now(UTC) - older_than
+        """Forget the branches of writers that must have died, because they started that long ago.
+
+        Or that long ahead, by a clock that was wrong: should the writer be alive, it loses a race.
+        """
+        now = datetime.now(UTC)
         for name in tables.ALL:
             table = self.catalog.load(stream.name, name)
             for branch in list(table.refs()) if table else ():
-                if table and branch.startswith(STAGING) and _started(branch) < before:
+                if table and branch.startswith(STAGING) and abs(now - _started(branch)) > older_than:
                     with suppress(CommitFailedException, ValueError):
                         table.manage_snapshots().remove_branch(branch).commit()
                         table = self._load(stream.name, name)

@@ -10,7 +10,8 @@ from pathlib import PurePosixPath
 
 from pyspark.sql import Row
 
-from dedup_platform.errors import ConflictError
+from dedup_platform.catalog import committed_at, head
+from dedup_platform.errors import ClockBehindError, ConflictError
 from dedup_platform.lakehouse.lakehouse import Lakehouse
 from dedup_platform.lateness import contiguous
 from dedup_platform.settings import CATALOG
@@ -21,6 +22,7 @@ SMALL_FILES = 5
 """So many small files of one cell are worth a rewrite."""
 
 _CONFLICTS = ("CommitFailedException", "conflicted with another concurrent Iceberg operation")
+_BEHIND = ("Expected sorted snapshot log entries", "Expected sorted previous metadata log", "Invalid update timestamp")
 
 
 def compact_files(
@@ -86,10 +88,11 @@ def _checked_file(path: PurePosixPath) -> str | None:
 
 
 def _where(stream: Stream, table: str, partitions: Sequence[int], rejected: bool) -> str:
-    column, start_of = PARTITION_TIME[table], stream.partitions.start_of
+    column = PARTITION_TIME[table]
+    bounds = [stream.partitions.bounds(range_[0], range_[-1]) for range_ in contiguous(partitions)]
     ranges = [
-        f"({column} >= {_timestamp(start_of(range_[0]))} AND {column} < {_timestamp(start_of(range_[-1] + 1))})"
-        for range_ in contiguous(partitions)
+        f"({column} >= {_timestamp(start)}" + (f" AND {column} < {_timestamp(end)})" if end else ")")
+        for start, end in bounds
     ]
     return " OR ".join([*ranges, *([f"{column} IS NULL"] if rejected else [])])
 
@@ -108,5 +111,12 @@ def _call(lake: Lakehouse, stream: Stream, table: str, procedure: str, **argumen
         if any(sign in str(error) for sign in _CONFLICTS):
             raise ConflictError(
                 f"{stream.name}.{table}: another writer committed during {procedure}; nothing was changed. Run again."
+            ) from error
+        if any(sign in str(error) for sign in _BEHIND):
+            newest = committed_at(head(lake.catalog.load_table(stream.name, table)))
+            raise ClockBehindError(
+                f"{stream.name}.{table}: {procedure} cannot commit before {newest.isoformat()}, the time of the "
+                "newest commit, and the clock of Spark's machine is behind it; nothing was changed. Set the clock "
+                "right, or run again after that time."
             ) from error
         raise

@@ -74,7 +74,8 @@ def sentence(upkeep: Upkeep) -> str:
     """What was done to a table, in words: `sessions: 40 → 8 files, 12 snapshots expired, 0 orphans removed, 2 s`."""
     files = f"{upkeep.before.files:,} → {upkeep.after.files:,} files"
     expired = f"{upkeep.snapshots_expired:,} snapshots expired, {upkeep.orphans_removed:,} orphans removed"
-    return f"{upkeep.table}: {files}, {expired}, {upkeep.seconds:.1f} s"
+    waits = f"; {upkeep.waits}" if upkeep.waits else ""
+    return f"{upkeep.table}: {files}, {expired}, {upkeep.seconds:.1f} s{waits}"
 
 
 def _numbers(upkeep: Upkeep) -> dict[str, float]:

@@ -3,17 +3,21 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
 from dedup_platform.errors import SourceError
-from dedup_platform.sources.times import utc_datetime
+from dedup_platform.sources.times import FROM_YEAR_1, utc_datetime
 from dedup_platform.stream import Stream
 from dedup_platform.stream.s3_path import SCHEME
 
 __all__ = ["Listing", "SourceFile", "changed_while_reading", "list_files", "stamp", "unfinished", "unsettled"]
+
+_MOST_AHEAD = timedelta(days=1)
+"""What was modified so long after now was modified by a wrong clock, or copied with such a time: nobody is writing it,
+as far as can be known."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,8 @@ def list_files(stream: Stream, now: datetime) -> Listing:
     """The files of a folder that match `source.path`, as they are at `now`. SourceError if there is no such folder.
 
     Left for later: names that begin with `.` or `_` or end in `.tmp` (the file's own, or a folder's below the root),
-    files modified less than `source.settle` ago, what is no regular file, and what may not be read. A link is what it
-    points to; `**` does not follow links to folders, so that a loop of links ends.
+    files modified less than `source.settle` ago or up to a day after `now`, what is no regular file, and what may not
+    be read. A link is what it points to; `**` does not follow links to folders, so that a loop of links ends.
     """
     ready: list[SourceFile] = []
     waiting: dict[str, str] = {}
@@ -122,7 +126,7 @@ def _examine(stream: Stream, path: str, now: datetime) -> SourceFile | str:
         status = location.stat()
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    modified = utc_datetime(status.st_mtime_ns // 1000)
+    modified = utc_datetime(min(status.st_mtime_ns // 1000, FROM_YEAR_1[-1]))
     if S_ISDIR(status.st_mode):
         return "is a folder"
     if not S_ISREG(status.st_mode):
@@ -134,7 +138,7 @@ def _examine(stream: Stream, path: str, now: datetime) -> SourceFile | str:
 
 def unsettled(stream: Stream, modified: datetime, now: datetime) -> str | None:
     """Why a file that was modified then has to rest; None if it has rested."""
-    if modified <= now - stream.files.settle:
+    if modified <= now - stream.files.settle or modified > now + _MOST_AHEAD:
         return None
     return f"modified at {modified.isoformat()}; it may still be written until it rests for {stream.files.settle}"
 

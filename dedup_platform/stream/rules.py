@@ -10,6 +10,7 @@ from dedup_platform.stream.values import ColumnName, Count, Duration, FieldName,
 __all__ = ["Aggregate", "Deduplicate", "Late", "Maintenance", "Partitions", "Reject", "Retries", "Sessions"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MOMENT = datetime.max.replace(tzinfo=UTC)
 _LENGTHS = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
 _FUNCTIONS = ("count", "sum", "min", "max", "first", "last")
 
@@ -52,8 +53,19 @@ class Partitions(Part):
         return (moment - _EPOCH) // self.length
 
     def start_of(self, ordinal: int) -> datetime:
-        """The first moment of a partition."""
+        """The first moment of a partition; OverflowError if no time can be in it."""
         return _EPOCH + ordinal * self.length
+
+    def bounds(self, first: int, last: int) -> tuple[datetime, datetime | None]:
+        """From when until when partitions that follow one another last; None if they hold the last time that there is.
+
+        The end is not theirs any more. Where no event can be (before 1970, after the year 9999) there is no partition:
+        the bounds of such are empty.
+        """
+        final = self.ordinal(_LAST_MOMENT)
+        if last < 0 or first > final:
+            return _EPOCH, _EPOCH
+        return self.start_of(max(first, 0)), self.start_of(last + 1) if last < final else None
 
     def key(self, ordinal: int) -> str:
         """The partition's key in Dagster: `2026-01-31`, or `2026-01-31-13:00` for hours."""

@@ -4,7 +4,7 @@ Records made by hand, random histories of deliveries, the oracle that says what 
 temporary folder, and a clock that stands still.
 """
 
-from dedup_platform.testing.clock import HeldClock
+from dedup_platform.testing.clock import HeldClock, commits_ahead
 from dedup_platform.testing.comparison import SessionIds, differences
 from dedup_platform.testing.delivery import make_stream, write_batch
 from dedup_platform.testing.histories import History, histories, rebatched
@@ -21,6 +21,7 @@ __all__ = [
     "Rules",
     "Session",
     "SessionIds",
+    "commits_ahead",
     "differences",
     "histories",
     "identity_changes",

@@ -1,6 +1,12 @@
-"""A clock that tests hold in their hand."""
+"""Clocks that tests hold in their hand."""
 
-from datetime import datetime, timedelta
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, tzinfo
+from unittest.mock import patch
+
+from pyiceberg.table import snapshots, update
 
 
 class HeldClock:
@@ -17,3 +23,21 @@ class HeldClock:
 
     def set(self, now: datetime) -> None:
         self.now = now
+
+
+@contextmanager
+def commits_ahead(by: timedelta) -> Iterator[None]:
+    """While the block runs, the clock that PyIceberg commits by is ahead (or, if it is negative, behind)."""
+
+    class _Time:
+        @staticmethod
+        def time() -> float:
+            return time.time() + by.total_seconds()
+
+    class _Datetime(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.now(tz) + by
+
+    with patch.object(snapshots, "time", _Time), patch.object(update, "datetime", _Datetime):
+        yield

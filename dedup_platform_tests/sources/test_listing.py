@@ -97,7 +97,14 @@ def test_such_names_above_the_root_do_not_matter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("age", "waits"),
-    [(timedelta(seconds=2), False), (timedelta(microseconds=1_999_999), True), (timedelta(hours=-1), True)],
+    [
+        (timedelta(seconds=2), False),
+        (timedelta(microseconds=1_999_999), True),
+        (timedelta(hours=-1), True),
+        (timedelta(days=-1), True),
+        (timedelta(days=-1, microseconds=-1), False),
+        (timedelta(days=-36_500), False),
+    ],
 )
 def test_a_file_rests_before_it_is_read(tmp_path: Path, age: timedelta, waits: bool) -> None:
     put(tmp_path / "a.csv", modified=NOW - age)
@@ -180,3 +187,13 @@ def test_files_that_changed_while_they_were_read(tmp_path: Path) -> None:
     (tmp_path / "d").unlink()
     put(tmp_path / "e", b"id\n")
     assert [file.path for file in changed_while_reading(files)] == ["b", "c", "d"]
+
+
+def test_a_modification_beyond_the_last_year_is_one_of_its_end(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.csv")
+    try:
+        os.utime(path, (0, 300_000_000_000))
+    except OSError:
+        pytest.skip("this file system knows no such time")
+    [file] = listed(tmp_path).ready
+    assert file.modified.year == 9999 or path.stat().st_mtime < 253_402_300_800
