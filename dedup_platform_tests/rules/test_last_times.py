@@ -7,7 +7,6 @@ import pytest
 from pyspark.sql import SparkSession, functions as F
 
 from dedup_platform import tables
-from dedup_platform.lakehouse import Lakehouse
 from dedup_platform.lakehouse.conditions import in_partitions
 from dedup_platform.testing import (
     HeldClock,
@@ -71,10 +70,3 @@ def test_the_last_moment_lies_in_the_last_partition(tmp_path: Path, spark: Spark
         for partitions in ((final,), (final - 1,), (final - 1, final, final + 1), (final + 1,), (-1,))
     }
     assert list(chosen.values()) == [2, 1, 3, 0, 0]
-
-
-def test_a_filter_for_cells_around_the_last_day_can_be_said(tmp_path: Path) -> None:
-    stream = make_stream(tmp_path)
-    final = stream.partitions.ordinal(LAST)
-    between = Lakehouse._between(None, stream, tables.RAW_EVENTS, [final - 1, final, final + 1])  # type: ignore[arg-type]
-    assert between == "(event_time >= '9999-12-30T00:00:00+00:00')"
