@@ -8,7 +8,7 @@
 Whatever the state, a success leads back to normal.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -26,6 +26,11 @@ class Policy:
     max_backoff: timedelta = timedelta(minutes=5)
     cool_down: timedelta = timedelta(minutes=5)
     max_cool_down: timedelta = timedelta(hours=1)
+
+    @property
+    def longest_pause(self) -> timedelta:
+        """No next try is told to be further ahead."""
+        return max(self.max_backoff, self.cool_down, self.max_cool_down)
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,16 @@ def is_due(circuit: Circuit, evidence: str, now: datetime) -> bool:
     if circuit.state == "normal" or circuit.evidence != evidence:
         return True
     return circuit.next_try is not None and circuit.next_try <= now
+
+
+def believed(circuit: Circuit, policy: Policy, now: datetime) -> Circuit:
+    """The state, with its next try put to now if only a clock that was far ahead can have told it.
+
+    Twice the longest pause is believed, so that clocks which differ a little do not make every try due at once.
+    """
+    if circuit.next_try is None or circuit.next_try <= now + 2 * policy.longest_pause:
+        return circuit
+    return replace(circuit, next_try=now)
 
 
 def doubled(first: timedelta, times: int, most: timedelta) -> timedelta:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dedup_platform.circuit import NORMAL, Circuit, Failure, Kind, Policy, failed, is_due, sentence
+from dedup_platform.circuit import NORMAL, Circuit, Failure, Kind, Policy, believed, failed, is_due, sentence
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -85,6 +85,26 @@ def test_a_failure_after_somebody_acted_begins_a_new_story() -> None:
 @pytest.mark.parametrize(("wait", "due"), [(SECOND - timedelta(microseconds=1), False), (SECOND, True)])
 def test_a_try_is_due_at_its_time(wait: timedelta, due: bool) -> None:
     assert is_due(after(TRANSIENT), TRANSIENT.evidence, NOON + wait) == due
+
+
+def test_a_next_try_that_a_clock_told_which_was_far_ahead_is_now() -> None:
+    found, longest = after(*[TRANSIENT] * 7), POLICY.max_cool_down
+    assert found.next_try == NOON + longest
+    assert believed(found, POLICY, NOON - longest) == found, "clocks may differ a little"
+    back = NOON - longest - SECOND
+    assert believed(found, POLICY, back) == replace(found, next_try=back)
+    assert is_due(believed(found, POLICY, back), TRANSIENT.evidence, back)
+
+
+def test_a_pause_may_be_as_long_as_the_longest_of_its_policy() -> None:
+    patient = Policy(max_attempts=50, backoff=30 * MINUTE, max_backoff=timedelta(days=2))
+    found = after(*[TRANSIENT] * 20, policy=patient)
+    assert believed(found, patient, NOON) == found
+
+
+@pytest.mark.parametrize("state", [NORMAL, after(HELD)])
+def test_what_waits_for_no_time_is_believed_at_any_time(state: Circuit) -> None:
+    assert believed(state, POLICY, NOON - timedelta(days=1000)) == state
 
 
 def test_what_is_normal_is_always_due() -> None:

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
+from signal import SIGINT, default_int_handler, pthread_kill, signal
+from threading import Event, Thread, current_thread, main_thread
 
 import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform import cli, errors, tables
+from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
@@ -293,3 +296,29 @@ def test_a_held_batch_is_accepted(line: Line, stream: Stream) -> None:
     assert "it waits for a person" in line("status")
     assert "Accepted" in line("batches", "accept", stream.name)
     assert json.loads(line("run", "--json"))[0]["rejected"] == 1
+
+
+def test_a_run_that_is_interrupted_is_known_to_have_failed(
+    line: Line, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver(stream, "first.json", "2024-03-01T10:00")
+    main, is_over, at_work = main_thread().ident, Event(), list[Thread]()
+    assert main
+
+    def interrupted(*_: object) -> None:
+        at_work.append(current_thread())
+        pthread_kill(main, SIGINT)
+        is_over.wait(60)
+        raise SystemExit
+
+    # Whoever started this process in the background may have let it ignore the signal.
+    before = signal(SIGINT, default_int_handler)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    monkeypatch.setattr(Platform, "_batches", interrupted)
+    assert "what was committed stays" in line("run", code=cli.INTERRUPTED)
+    [told] = json.loads(line("status", "--json"))
+    assert (told["health"]["state"], told["health"]["attempts"]) == ("retrying", 1)
+    assert "ended before it could say why" in told["health"]["reason"]
+    is_over.set()
+    at_work[0].join()
+    signal(SIGINT, before)

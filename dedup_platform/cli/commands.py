@@ -3,7 +3,9 @@
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Annotated
@@ -49,6 +51,10 @@ app.add_typer(rejected.app, name="rejected")
 app.add_typer(sources.batches_app, name="batches")
 
 
+_ON_INTERRUPT: list[Callable[[], None]] = []
+"""What the command says of itself before its process ends, should it be interrupted."""
+
+
 def main() -> None:
     """Run the command line; every failure becomes one message and an exit code.
 
@@ -61,8 +67,12 @@ def main() -> None:
         worker.join()
     except KeyboardInterrupt:
         err.print("\ninterrupted; what was committed stays, and the next run goes on from there")
-        # Not sys.exit, which would wait for Spark; Dagster's record of the run is put right by the next one.
-        os._exit(INTERRUPTED)
+        try:
+            for note in _ON_INTERRUPT:
+                note()
+        finally:
+            # Not sys.exit, which would wait for Spark.
+            os._exit(INTERRUPTED)
     sys.exit(codes[0])
 
 
@@ -106,9 +116,10 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Ingest all that waits, then recompute until nothing is stale. Dagster's UI shows the run."""
-    from dedup_platform.orchestration.embedded import STEPS, run_stream
+    from dedup_platform.orchestration.embedded import STEPS, note_interrupted, run_stream
 
     deployment = Deployment.of(streams)
+    _ON_INTERRUPT.append(partial(note_interrupted, deployment.platform()))
     failures = []
     for each in deployment.chosen(stream):
         with shown(err, each.name, STEPS) as listener:

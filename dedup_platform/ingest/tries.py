@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from random import random
 
@@ -39,13 +40,13 @@ class Tries:
 
     def health(self, stream: Stream) -> Circuit:
         """How the ingest fares."""
-        return self._health.of(stream.name)
+        return circuit.believed(self._health.of(stream.name), _policy(stream), self._clock())
 
     def ingest(self, stream: Stream, batches: Callable[[], Iterable[Commit]], patient: bool) -> list[Commit]:
         """The commits of all batches. `patient` tries again, after pauses, for as long as the ingest is retrying."""
         commits: list[Commit] = []
         tries = Retrying(
-            retry=retry_if_exception(lambda _: patient and self.health(stream).state == "retrying"),
+            retry=retry_if_exception(lambda error: patient and self._may_pass(stream, error)),
             wait=lambda _: self._pause(stream),
             reraise=True,
         )
@@ -74,7 +75,7 @@ class Tries:
     def note(self, stream: Stream, kind: Kind, reason: str, batch: str | None = None) -> None:
         """Count a try that failed."""
         failure = Failure(kind, reason, self._evidence(stream), batch)
-        policy, now, jitter = Policy(**stream.retries.model_dump()), self._clock(), random()
+        policy, now, jitter = _policy(stream), self._clock(), random()
         self._health.change(stream.name, lambda before: circuit.failed(before, failure, policy, now, jitter))
 
     def _ingest_once(self, stream: Stream, batches: Callable[[], Iterable[Commit]], commits: list[Commit]) -> None:
@@ -88,7 +89,15 @@ class Tries:
         except Exception as error:
             self.note(stream, _kind(error), _reason(error), error.batch if isinstance(error, HeldBatchError) else None)
             raise
+        except BaseException as interruption:
+            # Whoever stops it must see what they raised, whether or not it can be noted.
+            with suppress(UnreachableError):
+                self.note(stream, "transient", f"it was interrupted ({type(interruption).__name__})")
+            raise
         self._note_success(stream)
+
+    def _may_pass(self, stream: Stream, error: BaseException) -> bool:
+        return isinstance(error, Exception) and self.health(stream).state == "retrying"
 
     def _note_success(self, stream: Stream) -> None:
         self._health.change(stream.name, lambda _: NORMAL)
@@ -102,6 +111,10 @@ class Tries:
         """Seconds until the next try of an ingest that is retrying."""
         now = self._clock()
         return max(0.0, ((self.health(stream).next_try or now) - now).total_seconds())
+
+
+def _policy(stream: Stream) -> Policy:
+    return Policy(**stream.retries.model_dump())
 
 
 def _kind(error: Exception) -> Kind:

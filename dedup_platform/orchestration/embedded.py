@@ -15,6 +15,8 @@ from dedup_platform.errors import SettingsError
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.assets import pool
 from dedup_platform.orchestration.build import build_definitions
+from dedup_platform.orchestration.intake import note_lost_ingests
+from dedup_platform.platform import Platform
 from dedup_platform.progress import Listener
 from dedup_platform.settings import ENV_PREFIX, Settings
 from dedup_platform.stream import Stream
@@ -95,6 +97,16 @@ def run_stream(settings: Settings, streams: Mapping[str, Stream], name: str, lis
             tags={**runs.this_process(), runs.POLICY: runs.IGNORED, **LISTED},
             run_config={"loggers": {LISTENER: {}}},
         )
+
+
+def note_interrupted(platform: Platform) -> None:
+    """Record that the runs of this process end here, and that those of them failed which had not ingested yet."""
+    [[name, process]] = runs.this_process().items()
+    with open_instance(platform.settings) as instance:
+        for run in instance.get_runs(dg.RunsFilter(tags={name: process}, statuses=runs.IN_WORK)):
+            instance.report_run_canceled(run, "The process of this run was interrupted.")
+        for stream in platform.streams.values():
+            note_lost_ingests(instance, platform, stream)
 
 
 def _wait_for_pools(instance: dg.DagsterInstance, stream: Stream, listener: Listener) -> None:

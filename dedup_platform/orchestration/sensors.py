@@ -16,6 +16,7 @@ from dedup_platform.errors import IncompatibleChangeError
 from dedup_platform.ingest import Waiting
 from dedup_platform.lateness import TablePlan
 from dedup_platform.orchestration import runs
+from dedup_platform.orchestration.intake import note_lost_ingests
 from dedup_platform.orchestration.metadata import asset_key, written_with
 from dedup_platform.orchestration.partitions import last_known
 from dedup_platform.orchestration.triage import Held, Request, described, pause, triage
@@ -48,7 +49,7 @@ def _new_input(stream: Stream, interval: int) -> dg.SensorDefinition:
         runs.bury_dead_runs(context.instance)
         if run_id := runs.run_in_work(context.instance, runs.ingest_job_name(stream)):
             return dg.SkipReason(f"run {run_id[:8]} ingests already")
-        _note_lost_runs(context.instance, platform, stream)
+        note_lost_ingests(context.instance, platform, stream)
         waiting = platform.look(stream.name)
         if waiting is None:
             return dg.SkipReason(sentence(platform.health(stream.name)))
@@ -66,13 +67,6 @@ def _new_input(stream: Stream, interval: int) -> dg.SensorDefinition:
         )
 
     return new_input
-
-
-def _note_lost_runs(instance: dg.DagsterInstance, platform: Platform, stream: Stream) -> None:
-    """Ingests that ended before they could say how they fared failed, too."""
-    for run in runs.lost_ingests(instance, stream):
-        platform.note_lost_run(stream.name, f"run {run.run_id[:8]} ended before it could say why")
-        instance.add_run_tags(run.run_id, runs.health_tags(platform.health(stream.name)))
 
 
 def _left_alone(waiting: Waiting) -> list[str]:

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.errors import DagsterExecutionInterruptedError
 
 from dedup_platform import tables
 from dedup_platform.errors import HeldBatchError, SourceError
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.build import build_definitions
+from dedup_platform.orchestration.embedded import note_interrupted
 from dedup_platform.orchestration.rehearsal import evaluate
+from dedup_platform.platform import Platform
 from dedup_platform_tests.orchestration.conftest import Deployment, click, numbers, stream_file
 
 DAY = "2024-03-01"
@@ -118,6 +121,41 @@ def test_a_run_that_fails_tells_the_state_and_a_manual_one_tries_whatever_it_is(
     bring_back(deploy, away)
     assert deploy.materialize(tables.RAW_EVENTS, partitions=(DAY, DAY)).success
     assert state(deploy) == ("normal", 0)
+
+
+def test_an_ingest_that_is_interrupted_failed_and_pauses(deploy: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    interruptions = iter([DagsterExecutionInterruptedError(), KeyboardInterrupt()])
+
+    def interrupted(*_: object) -> None:
+        raise next(interruptions)
+
+    monkeypatch.setattr(Platform, "_batches", interrupted)
+    deploy.deliver("first.json", click("a", f"{DAY}T10:00"))
+    with pytest.raises(DagsterExecutionInterruptedError):
+        deploy.ingest()
+    assert state(deploy) == ("retrying", 1)
+    [run] = deploy.instance.get_runs(dg.RunsFilter(job_name=runs.ingest_job_name(deploy.stream)))
+    assert run.tags[runs.HEALTH] == "retrying"
+    assert "it was interrupted (DagsterExecutionInterruptedError)" in skipped(deploy)
+
+    # Whoever waits for a run and stops it does not want it tried again, whatever may pass by itself.
+    with pytest.raises(KeyboardInterrupt):
+        deploy.platform.ingest(deploy.stream.name, patient=True)
+    assert state(deploy) == ("retrying", 2)
+
+
+def test_a_run_whose_process_was_interrupted_failed_unless_it_had_ingested(deploy: Deployment) -> None:
+    job = deploy.definitions.resolve_job_def(runs.ingest_job_name(deploy.stream))
+    done, broken = (
+        deploy.instance.create_run_for_job(job, tags={**runs.this_process(), **tags})
+        for tags in ({runs.INGESTED: "true"}, {})
+    )
+    note_interrupted(deploy.platform)
+    assert state(deploy) == ("retrying", 1)
+    ended = [deploy.instance.get_run_by_id(each.run_id) for each in (done, broken)]
+    assert {each.status for each in ended if each} == {dg.DagsterRunStatus.CANCELED}
+    note_interrupted(deploy.platform)
+    assert state(deploy) == ("retrying", 1)
 
 
 def test_one_streams_failure_is_not_anothers(deploy: Deployment, tmp_path: Path) -> None:
