@@ -1,9 +1,10 @@
 """The whole platform behind one door: what Dagster's assets, the command line and tests call."""
 
 import gc
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import ParamSpec, TypeVar
@@ -148,13 +149,16 @@ class Platform:
         """How far each partition of the stream's topic has been read. Asks the brokers; no Spark."""
         return self._ingest.offsets(self.stream(stream))
 
-    def plan(self, stream: str) -> list[TablePlan]:
-        """What is stale in each derived table and the runs that the policy asks for. Runs nothing, needs no Spark."""
+    def plan(self, stream: str, every_run: bool = False) -> list[TablePlan]:
+        """What is stale in each derived table and the runs that the policy asks for. Runs nothing, needs no Spark.
+
+        With `every_run`, for whoever may have to pass some over, they are as many as would repair all that is ready.
+        """
         definition = self.stream(stream)
         self.lake.check(definition)
         if not self.ledger.sync(stream):
             return []
-        return [self._plan(definition, table) for table in tables.DERIVED]
+        return [self._plan(definition, table, every_run) for table in tables.DERIVED]
 
     def recompute(self, stream: str, table: str, partitions: Iterable[int]) -> Commit:
         """Rebuild whole partitions of a derived table, widened to what is linked to them."""
@@ -331,10 +335,13 @@ class Platform:
         reasons = {cell.reason for cell in stale if chosen is None or cell.cell.partition in chosen}
         return self._do(self._recompute.stale, stream, table, "+".join(sorted(reasons)) or "nothing", chosen)
 
-    def _plan(self, stream: Stream, table: str) -> TablePlan:
+    def _plan(self, stream: Stream, table: str, every_run: bool = False) -> TablePlan:
         with _collector_paused():
             facts = self.ledger.facts(stream, table, fingerprint(stream, table))
-            return lateness.plan(facts, _policy(stream, table), self.clock())
+            policy = _policy(stream, table)
+            if every_run:
+                policy = replace(policy, max_runs_per_tick=sys.maxsize)
+            return lateness.plan(facts, policy, self.clock())
 
 
 @contextmanager

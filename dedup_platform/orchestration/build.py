@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from itertools import chain
 
 import dagster as dg
 
 from dedup_platform.orchestration.assets import stream_assets
-from dedup_platform.orchestration.jobs import ingest_job, repair_job
+from dedup_platform.orchestration.jobs import ingest_job, repair_job, unlisted_job
 from dedup_platform.orchestration.maintenance import maintenance_job, maintenance_schedule
 from dedup_platform.orchestration.rejected import rejected_asset, rejected_check
 from dedup_platform.orchestration.resources import platform_resource, spark_resource
@@ -24,14 +25,16 @@ def build_definitions(
 ) -> dg.Definitions:
     """Assets, jobs and sensors for each stream and one upkeep of all, over one platform and one Spark session a run."""
     assets = [each for stream in streams.values() for each in stream_assets(stream)]
+    resources = {"spark": spark_resource(settings), "platform": platform_resource(settings, streams, clock)}
+    repairs = {name: (repair_job(stream), unlisted_job(stream, resources)) for name, stream in streams.items()}
     upkeep = [maintenance_job(streams.values())] if streams else []
     return dg.Definitions(
         assets=[*assets, *(rejected_asset(stream) for stream in streams.values())],
         asset_checks=[rejected_check(stream) for stream in streams.values()],
-        jobs=[*(job for stream in streams.values() for job in (ingest_job(stream), repair_job(stream))), *upkeep],
+        jobs=[*map(ingest_job, streams.values()), *chain(*repairs.values()), *upkeep],
         schedules=[maintenance_schedule(job) for job in upkeep],
-        sensors=[sensor for stream in streams.values() for sensor in stream_sensors(stream, settings)],
-        resources={"spark": spark_resource(settings), "platform": platform_resource(settings, streams, clock)},
+        sensors=[each for name, stream in streams.items() for each in stream_sensors(stream, repairs[name], settings)],
+        resources=resources,
         loggers=loggers,
         executor=dg.in_process_executor,
     )

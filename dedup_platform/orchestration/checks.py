@@ -9,6 +9,7 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.commits import Commit
+from dedup_platform.orchestration.partitions import Listing
 from dedup_platform.stream import Stream
 
 CONSERVATION = "conservation"
@@ -43,8 +44,11 @@ def specs(stream: Stream, table: str) -> list[dg.AssetCheckSpec]:
     return [dg.AssetCheckSpec(name, asset=asset, description=description) for name, description in described]
 
 
-def evaluations(stream: Stream, commit: Commit, faults: Faults) -> Iterator[dg.AssetCheckEvaluation]:
-    """Every check of every partition of a commit. `faults`: ordinal -> check -> rows that break it."""
+def evaluations(stream: Stream, commit: Commit, faults: Faults, listed: Listing) -> Iterator[dg.AssetCheckEvaluation]:
+    """Every check of every partition of a commit. `faults`: ordinal -> check -> rows that break it.
+
+    Those of partitions that are not `listed`, so that Dagster has no key for them, name none.
+    """
     for partition, numbers in sorted(commit.partitions.items()):
         for name in CHECKS.get(commit.table, ()):
             wrong = faults.get(partition, {}).get(name, 0)
@@ -53,7 +57,7 @@ def evaluations(stream: Stream, commit: Commit, faults: Faults) -> Iterator[dg.A
                 name,
                 passed=wrong == 0,
                 metadata={"rows": numbers.get("rows", 0), "wrong": wrong},
-                partition=stream.partitions.key(partition),
+                partition=stream.partitions.key(partition) if partition in listed else None,
             )
 
 

@@ -1,5 +1,9 @@
-"""A stream's two jobs: `<stream>_ingest` pulls what waits and repairs what it touched, `<stream>_repair` repairs."""
+"""A stream's jobs: `<stream>_ingest` pulls what waits and repairs what it touched, `<stream>_repair` repairs.
 
+`<stream>_repair_unlisted` repairs what `<stream>_repair` cannot be asked for.
+"""
+
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -9,6 +13,7 @@ from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.assets import pool
 from dedup_platform.orchestration.intake import take_in
 from dedup_platform.orchestration.metadata import asset_key, report
+from dedup_platform.orchestration.partitions import listing
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 
@@ -22,6 +27,29 @@ def repair_job(stream: Stream) -> Any:  # Dagster does not publish the type
         description=f"Rebuild the stale cells of {stream.name} in a range of partitions.",
         executor_def=dg.in_process_executor,
     )
+
+
+def unlisted_job(stream: Stream, resources: Mapping[str, dg.ResourceDefinition]) -> dg.JobDefinition:
+    """The derived tables, over partitions before the start of the stream's, or so far ahead that some clock was wrong.
+
+    A run of assets can only be asked for partitions that Dagster knows, so these are steps that are none. Where a
+    sensor has several jobs, each must hold its `resources` itself.
+    """
+    first, *others = (_repair_unlisted(stream, table) for table in tables.DERIVED)
+
+    @dg.job(
+        name=runs.unlisted_job_name(stream),
+        description=f"Rebuild the stale cells of {stream.name} in partitions that Dagster has no key for.",
+        executor_def=dg.in_process_executor,
+        resource_defs=resources,
+        tags={runs.STREAM: stream.name},
+    )
+    def job() -> None:
+        done = first()
+        for repair in others:
+            done = repair(done)
+
+    return job
 
 
 def ingest_job(stream: Stream) -> dg.JobDefinition:
@@ -70,6 +98,35 @@ def _repair(stream: Stream, table: str) -> dg.OpDefinition:
             report(context, platform, stream, table, [platform.recompute_stale(stream.name, table, partitions)])
 
     return repair
+
+
+def _repair_unlisted(stream: Stream, table: str) -> dg.OpDefinition:
+    @dg.op(
+        name=f"{stream.name}__repair_unlisted_{table}",
+        pool=pool(stream, table),
+        ins={} if table == tables.DERIVED[0] else {"after": dg.In(dg.Nothing)},
+        out=dg.Out(dg.Nothing),
+    )
+    def repair(context: dg.OpExecutionContext, platform: dg.ResourceParam[Platform]) -> None:
+        asked = context.run.tags.get(runs.TABLE, table)
+        if tables.DERIVED.index(table) >= tables.DERIVED.index(asked):
+            partitions = _unlisted(context, platform, stream, table)
+            report(context, platform, stream, table, [platform.recompute_stale(stream.name, table, partitions)])
+
+    return repair
+
+
+def _unlisted(context: dg.OpExecutionContext, platform: Platform, stream: Stream, table: str) -> set[int]:
+    """The partitions that the run was asked for, all if it was asked for none, and what it rewrote beside them."""
+    asked = runs.partitions_of(context.run, stream) or _every_unlisted(platform, stream, table)
+    return {*asked, *runs.reported(context.instance, context.run.run_id, stream, tables.INPUT_OF[table])}
+
+
+def _every_unlisted(platform: Platform, stream: Stream, table: str) -> set[int]:
+    """The stale partitions that Dagster has no key for, nor will have soon."""
+    listed = listing(stream)
+    stale = (each.cell.partition for plan in platform.plan(stream.name) if plan.table == table for each in plan.stale)
+    return {partition for partition in stale if not listed.is_awaited(partition)}
 
 
 def _ready(context: dg.OpExecutionContext, platform: Platform, stream: Stream, table: str) -> set[int]:

@@ -12,8 +12,9 @@ from dedup_platform.connect import naming_the_server
 from dedup_platform.errors import ConservationError
 from dedup_platform.orchestration.checks import CHECKS, evaluations, unbalanced
 from dedup_platform.orchestration.faults import faults
-from dedup_platform.orchestration.partitions import last_known, ordinals
+from dedup_platform.orchestration.partitions import listing, ordinals
 from dedup_platform.orchestration.rejected import report_rejected
+from dedup_platform.orchestration.runs import SNAPSHOT_ID
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 
@@ -39,7 +40,7 @@ def report(
     Dagster itself materializes the chosen ones when the step ends; they get their numbers, the others an event.
     Returns the evaluations of the table's checks, which are logged already.
     """
-    chosen = chosen_partitions(context, stream)
+    chosen, listed = chosen_partitions(context, stream), listing(stream)
     untold, found, snapshots = set(chosen), list[dg.AssetCheckEvaluation](), list[int]()
     for commit in _balanced(context, stream, table, commits):
         context.log.info(sentence(commit))
@@ -47,10 +48,14 @@ def report(
         untold -= commit.partitions.keys()
         for name in written_with(table):
             for partition, numbers in sorted(commit.partitions.items()):
-                _tell(context, stream, name, partition, _metadata(commit, name, numbers), partition in chosen)
+                metadata = _metadata(commit, name, numbers)
+                if partition in chosen or partition in listed:
+                    _tell(context, stream, name, partition, metadata, partition in chosen)
+                else:
+                    context.log.warning(unlisted(stream, name, partition, metadata))
         with naming_the_server(platform.settings):
             wrong = faults(platform, stream, table, commit.partitions) if table in tables.DERIVED else {}
-        found += evaluations(stream, commit, wrong)
+        found += evaluations(stream, commit, wrong, listed)
     if table == tables.RAW_EVENTS:
         report_rejected(context, platform, stream, snapshots)
     for evaluation in found:
@@ -106,6 +111,12 @@ def sentence(commit: Commit) -> str:
     return f"{commit.table}: {cells}, {commit.rows_written:,} rows, {commit.seconds:.1f} s ({commit.reason})"
 
 
+def unlisted(stream: Stream, table: str, partition: int, metadata: Metadata) -> str:
+    """What is said of a partition where Dagster has no key to say it of."""
+    plotted = ", ".join(f"{name} {value:g}" for name, value in metadata.items() if isinstance(value, int | float))
+    return f"{stream.name}/{table}: Dagster has no partition {stream.partitions.key(partition)} to show: {plotted}"
+
+
 def _metadata(commit: Commit, table: str, numbers: Mapping[str, float]) -> Metadata:
     # A partition that was emptied has no cell, and so no number of rows either.
     plotted = {"rows": 0, **numbers} if table in tables.DERIVED else dict(numbers)
@@ -119,7 +130,7 @@ def _metadata(commit: Commit, table: str, numbers: Mapping[str, float]) -> Metad
         "changed": any(numbers.get(name) for name in ("cells_rewritten", "rows_added")),
         "reason": commit.reason,
         # As text: a snapshot id has more digits than a browser's numbers.
-        "snapshot_id": str(commit.snapshot_id),
+        SNAPSHOT_ID: str(commit.snapshot_id),
         "commit_bytes_read": commit.bytes_read,
         "commit_bytes_written": commit.bytes_written,
         "commit_seconds": round(commit.seconds, 3),
@@ -150,7 +161,5 @@ def _tell(
     key = stream.partitions.key(partition)
     if is_chosen and isinstance(context, dg.AssetExecutionContext):
         context.add_asset_metadata(metadata, asset_key=asset_key(stream, table), partition_key=key)
-    elif partition <= last_known(stream):
-        context.log_event(dg.AssetMaterialization(asset_key(stream, table), partition=key, metadata=metadata))
     else:
-        context.log.warning(f"{stream.name}/{table}: Dagster has no partition {key} yet; it shows it when it begins")
+        context.log_event(dg.AssetMaterialization(asset_key(stream, table), partition=key, metadata=metadata))

@@ -42,7 +42,7 @@ def execute(
     definitions: dg.Definitions, instance: dg.DagsterInstance, sensor: str, request: dg.RunRequest
 ) -> dg.ExecuteInProcessResult:
     """The run that a sensor asked for, in this process."""
-    job = definitions.resolve_job_def(str(definitions.resolve_sensor_def(sensor).job_name))
+    job = definitions.resolve_job_def(request.job_name or str(definitions.resolve_sensor_def(sensor).job_name))
     return job.execute_in_process(
         instance=instance,
         asset_selection=request.asset_selection,
@@ -53,4 +53,5 @@ def execute(
 
 def _described(request: dg.RunRequest) -> str:
     first, last = request.tags.get(runs.RANGE_START), request.tags.get(runs.RANGE_END)
-    return f"asks for a run of {first} … {last}" if first else "asks for a run"
+    asked = f"{first} … {last}" if first else request.tags.get(runs.UNLISTED, "").replace("..", " … ")
+    return f"asks for a run of {asked}" if asked else "asks for a run"

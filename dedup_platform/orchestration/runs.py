@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -14,7 +14,7 @@ import psutil  # type: ignore[import-untyped]
 from dedup_platform import tables
 from dedup_platform.circuit import Circuit
 from dedup_platform.orchestration.partitions import ordinals
-from dedup_platform.orchestration.triage import History, PastRun
+from dedup_platform.orchestration.triage import NO_RUN, History, PastRun
 from dedup_platform.stream import Stream
 
 STREAM: Final = "dedup_platform/stream"
@@ -31,8 +31,13 @@ IGNORED: Final = "ignored"
 HEALTH: Final = "dedup_platform/health"
 """How the stream's ingest fared at the end of the run's try: a run without it could not say so itself."""
 NEXT_TRY: Final = "dedup_platform/next_try"
+SNAPSHOT_ID: Final = "snapshot_id"
+"""In the metadata of materializations that tell of a commit."""
 PROCESS: Final = "dedup_platform/process"
 """`host/pid/start time` of the process that executes the run, so that anybody can tell whether it still lives."""
+
+UNLISTED: Final = "dedup_platform/unlisted"
+"""First and last key of partitions that Dagster does not know, so that its own tags cannot name them."""
 
 RANGE_START: Final = "dagster/asset_partition_range_start"
 RANGE_END: Final = "dagster/asset_partition_range_end"
@@ -63,6 +68,16 @@ def repair_job_name(stream: Stream) -> str:
     return f"{stream.name}_repair"
 
 
+def unlisted_job_name(stream: Stream) -> str:
+    """The job that rebuilds stale cells of partitions that Dagster has no key for."""
+    return f"{stream.name}_repair_unlisted"
+
+
+def unlisted_tag(stream: Stream, partitions: tuple[int, ...]) -> dict[str, str]:
+    """The tag that makes a run of the unlisted job cover a contiguous range of partitions."""
+    return {UNLISTED: f"{stream.partitions.key(partitions[0])}..{stream.partitions.key(partitions[-1])}"}
+
+
 def range_tags(stream: Stream, partitions: tuple[int, ...]) -> dict[str, str]:
     """The tags that make one run cover a contiguous range of partitions."""
     return {RANGE_START: stream.partitions.key(partitions[0]), RANGE_END: stream.partitions.key(partitions[-1])}
@@ -75,24 +90,27 @@ def history(instance: dg.DagsterInstance, stream: Stream, table: str) -> History
     return History(
         past=tuple(_past_run(record, stream) for record in records),
         in_work=dict(_in_work(instance, stream, table)),
+        last_rebuilt=_last_rebuilt(instance, stream, table),
     )
 
 
 @dataclass(frozen=True)
-class Vain:
-    """The latest ingests, newest first, after which the input that waits now waited still."""
+class PastIngests:
+    """What ended before an ingest of the input that waits now."""
 
-    tries: int
-    """How many there were, for whatever reason."""
-    ends: Sequence[datetime]
-    """When the newest of them ended that did not even fail."""
+    newest: str
+    """The run that was created last."""
+    in_vain: Sequence[datetime]
+    """When the latest ended, newest first, that did not fail and left this input waiting."""
 
 
-def vain_tries(instance: dg.DagsterInstance, stream: Stream, watermark: str) -> Vain:
-    """What was tried before with the input that waits now."""
-    records = list(takewhile(lambda record: _left(record, watermark), _ended_ingests(instance, stream, HISTORY_LENGTH)))
-    well = takewhile(lambda record: INGESTED in record.dagster_run.tags, records)
-    return Vain(len(records), [_ended(record) for record in well])
+def past_ingests(instance: dg.DagsterInstance, stream: Stream, watermark: str) -> PastIngests:
+    """What was tried before with the input that waits under this watermark."""
+    records = _ended_ingests(instance, stream, HISTORY_LENGTH)
+    in_vain = takewhile(lambda record: _left(record, watermark), records)
+    return PastIngests(
+        newest=records[0].dagster_run.run_id if records else NO_RUN, in_vain=[_ended(record) for record in in_vain]
+    )
 
 
 def lost_ingests(instance: dg.DagsterInstance, stream: Stream) -> list[dg.DagsterRun]:
@@ -112,9 +130,9 @@ def _ended_ingests(instance: dg.DagsterInstance, stream: Stream, most: int) -> S
 
 
 def _left(record: dg.RunRecord, watermark: str) -> bool:
-    """Whether a run left what waits under this watermark where it was."""
+    """Whether a run that took in all that it could left what waits under this watermark where it was."""
     tags = record.dagster_run.tags
-    return INGESTED not in tags or tags.get(WATERMARK) == watermark
+    return INGESTED in tags and tags.get(WATERMARK) == watermark
 
 
 def reported(instance: dg.DagsterInstance, run_id: str, stream: Stream, table: str) -> set[int]:
@@ -174,13 +192,30 @@ def _is_dead(run: dg.DagsterRun) -> bool:
 
 def _past_run(record: dg.RunRecord, stream: Stream) -> PastRun:
     run = record.dagster_run
+    partitions = partitions_of(run, stream)
     return PastRun(
-        first=stream.partitions.ordinal_of(run.tags[RANGE_START]),
-        last=stream.partitions.ordinal_of(run.tags[RANGE_END]),
+        first=partitions.start,
+        last=partitions.stop - 1,
         watermark=run.tags[WATERMARK],
         failed=run.status != dg.DagsterRunStatus.SUCCESS,
         ended=_ended(record),
+        run_id=run.run_id,
     )
+
+
+def _last_rebuilt(instance: dg.DagsterInstance, stream: Stream, table: str) -> Callable[[int], datetime | None]:
+    """Asks when a run of any kind last told of a commit of the table that looked at a partition."""
+
+    def ask(partition: int) -> datetime | None:
+        key = dg.AssetKey([stream.name, table])
+        wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[stream.partitions.key(partition)])
+        for record in instance.fetch_materializations(wanted, limit=1).records:
+            told = record.asset_materialization
+            if told and SNAPSHOT_ID in told.metadata:
+                return datetime.fromtimestamp(record.timestamp, UTC)
+        return None
+
+    return ask
 
 
 def _ended(record: dg.RunRecord) -> datetime:
@@ -193,19 +228,21 @@ def _in_work(instance: dg.DagsterInstance, stream: Stream, table: str) -> Iterat
             # It goes on into the repair of what it touched.
             partitions: Iterable[int] = reported(instance, run.run_id, stream, tables.RAW_EVENTS)
         else:
-            partitions = _partitions_of(run, stream) if _works_on(run, stream, table) else ()
+            partitions = partitions_of(run, stream) if _works_on(run, stream, table) else ()
         yield from ((partition, run.run_id) for partition in partitions)
 
 
 def _works_on(run: dg.DagsterRun, stream: Stream, table: str) -> bool:
     if run.asset_selection:
         return dg.AssetKey([stream.name, table]) in run.asset_selection
-    return run.job_name == repair_job_name(stream) and table in tables.DERIVED
+    return run.job_name in (repair_job_name(stream), unlisted_job_name(stream)) and table in tables.DERIVED
 
 
-def _partitions_of(run: dg.DagsterRun, stream: Stream) -> range:
-    first = run.tags.get(RANGE_START) or run.tags.get(PARTITION)
-    last = run.tags.get(RANGE_END) or first
-    if first is None or last is None:
+def partitions_of(run: dg.DagsterRun, stream: Stream) -> range:
+    """The partitions that a run's tags name; none if they name none."""
+    first, _, last = run.tags.get(UNLISTED, "").partition("..")
+    first = first or run.tags.get(RANGE_START) or run.tags.get(PARTITION, "")
+    last = last or run.tags.get(RANGE_END) or first
+    if not first:
         return range(0)
     return range(stream.partitions.ordinal_of(first), stream.partitions.ordinal_of(last) + 1)

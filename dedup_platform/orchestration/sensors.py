@@ -4,9 +4,11 @@ Both ask what is so now and remember nothing, so a lost tick or a crashed run he
 only: Spark never starts in a sensor.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby
+from typing import Any
 
 import dagster as dg
 
@@ -14,12 +16,12 @@ from dedup_platform import tables
 from dedup_platform.circuit import sentence
 from dedup_platform.errors import IncompatibleChangeError
 from dedup_platform.ingest import Waiting
-from dedup_platform.lateness import TablePlan
+from dedup_platform.lateness import PlannedRun, TablePlan
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.intake import note_lost_ingests
 from dedup_platform.orchestration.metadata import asset_key, written_with
-from dedup_platform.orchestration.partitions import last_known
-from dedup_platform.orchestration.triage import Held, Request, described, pause, triage
+from dedup_platform.orchestration.partitions import Listing, listing
+from dedup_platform.orchestration.triage import Held, Request, described, paused_until, triage
 from dedup_platform.platform import Platform
 from dedup_platform.printing import duration
 from dedup_platform.settings import Settings
@@ -28,11 +30,11 @@ from dedup_platform.stream import Stream
 FILES_SHOWN = 20
 
 
-def stream_sensors(stream: Stream, settings: Settings) -> list[dg.SensorDefinition]:
-    """The sensors of one stream, on unless somebody switched them off."""
+def stream_sensors(stream: Stream, repairs: Sequence[Any], settings: Settings) -> list[dg.SensorDefinition]:
+    """The sensors of one stream, on unless somebody switched them off; `repairs` are what late_partitions starts."""
     # Dagster's daemon comes by every five seconds. Asked for just five, it often finds that they are not quite over.
     interval = max(1, settings.sensor_interval - 1)
-    return [_new_input(stream, interval), _late_partitions(stream, interval)]
+    return [_new_input(stream, interval), _late_partitions(stream, repairs, interval)]
 
 
 def _new_input(stream: Stream, interval: int) -> dg.SensorDefinition:
@@ -55,15 +57,16 @@ def _new_input(stream: Stream, interval: int) -> dg.SensorDefinition:
             return dg.SkipReason(sentence(platform.health(stream.name)))
         if not waiting.items:
             return dg.SkipReason("\n".join(["nothing new at the source", *_left_alone(waiting)]))
-        vain = runs.vain_tries(context.instance, stream, waiting.watermark)
-        due = vain.ends[0] + pause(len(vain.ends)) if vain.ends else None
-        if due and platform.clock() < due:
+        past = runs.past_ingests(context.instance, stream, waiting.watermark)
+        if due := paused_until(past.in_vain, platform.clock()):
             return dg.SkipReason(
-                f"{waiting.amount} wait; {len(vain.ends)} runs in a row left them where they are, "
+                f"{waiting.amount} wait; {len(past.in_vain)} runs in a row left them where they are, "
                 f"the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
             )
+        # No key is asked for again once its run ended: from then on, another run is the newest that ended.
         return dg.RunRequest(
-            run_key=f"{stream.name}/{waiting.watermark}/{vain.tries}", tags={runs.WATERMARK: waiting.watermark}
+            run_key=f"{stream.name}/{waiting.watermark}/after {past.newest}",
+            tags={runs.WATERMARK: waiting.watermark},
         )
 
     return new_input
@@ -75,10 +78,10 @@ def _left_alone(waiting: Waiting) -> list[str]:
     return [*shown, f"and {more} more"] if more else shown
 
 
-def _late_partitions(stream: Stream, interval: int) -> dg.SensorDefinition:
+def _late_partitions(stream: Stream, jobs: Sequence[Any], interval: int) -> dg.SensorDefinition:
     @dg.sensor(
         name=f"{stream.name}_late_partitions",
-        job_name=runs.repair_job_name(stream),
+        jobs=jobs,
         minimum_interval_seconds=interval,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Starts {runs.repair_job_name(stream)} for the partitions of {stream.name} with stale cells.",
@@ -88,37 +91,50 @@ def _late_partitions(stream: Stream, interval: int) -> dg.SensorDefinition:
     ) -> list[dg.RunRequest] | dg.SkipReason:
         runs.bury_dead_runs(context.instance)
         try:
-            plans = platform.plan(stream.name)
+            plans = platform.plan(stream.name, every_run=True)
         except IncompatibleChangeError as error:
             return dg.SkipReason(str(error))
-        decisions = list(_decisions(context.instance, stream, plans, platform.clock()))
-        requests = [(table, decision) for table, decision in decisions if isinstance(decision, Request)]
-        notes = [
-            *described((decision for _, decision in decisions if isinstance(decision, Held)), stream.partitions.key),
-            *_not_ready(stream, plans),
-        ]
+        listed = listing(stream)
+        requests: list[dg.RunRequest] = []
+        held: list[Held] = []
+        for table, decision in _decisions(context.instance, stream, plans, listed, platform.clock()):
+            if isinstance(decision, Held):
+                held.append(decision)
+            elif len(requests) < stream.late.max_runs_per_tick:
+                requests.append(_run_request(stream, table, decision, listed))
+            else:
+                break
+        notes = [*described(held, stream.partitions.key), *_not_ready(stream, plans)]
         if not requests:
             return dg.SkipReason("\n".join(notes) or "nothing is stale")
         for note in notes:
             context.log.info(note)
-        return [_run_request(stream, table, request) for table, request in requests[: stream.late.max_runs_per_tick]]
+        return requests
 
     return late_partitions
 
 
 def _decisions(
-    instance: dg.DagsterInstance, stream: Stream, plans: list[TablePlan], now: datetime
+    instance: dg.DagsterInstance, stream: Stream, plans: list[TablePlan], listed: Listing, now: datetime
 ) -> Iterator[tuple[str, Request | Held]]:
     """For each table and planned run: what to ask for and what waits. A run also repairs the tables downstream."""
     asked: dict[int, str] = {}
     for plan in plans:
         history = runs.history(instance, stream, plan.table)
         history = replace(history, in_work={**asked, **history.in_work})
-        for planned in plan.runs:
-            for decision in triage(planned, history, last_known(stream), now):
+        for part in (part for planned in plan.runs for part in _parts(planned, listed)):
+            # What Dagster will not know soon, if ever, is asked for in another way.
+            last = listed.last if listed.is_awaited(part.partitions[0]) else part.partitions[-1]
+            for decision in triage(part, history, last, now):
                 if isinstance(decision, Request):
                     asked |= dict.fromkeys(decision.partitions, f"of {plan.table}")
                 yield plan.table, decision
+
+
+def _parts(planned: PlannedRun, listed: Listing) -> Iterator[PlannedRun]:
+    """A planned run, cut where Dagster's partitions begin and where it will have none for long."""
+    for _, partitions in groupby(planned.partitions, listed.is_awaited):
+        yield replace(planned, partitions=tuple(partitions))
 
 
 def _not_ready(stream: Stream, plans: list[TablePlan]) -> Iterator[str]:
@@ -132,17 +148,22 @@ def _not_ready(stream: Stream, plans: list[TablePlan]) -> Iterator[str]:
             )
 
 
-def _run_request(stream: Stream, table: str, request: Request) -> dg.RunRequest:
+def _run_request(stream: Stream, table: str, request: Request, listed: Listing) -> dg.RunRequest:
+    run_key = f"{stream.name}/{request.key}"
+    tags = {
+        runs.STREAM: stream.name,
+        runs.TABLE: table,
+        runs.CELLS: runs.STALE,
+        runs.WATERMARK: request.planned.watermark,
+        runs.REASON: request.planned.reason,
+    }
+    if request.partitions[0] not in listed:
+        tags |= runs.unlisted_tag(stream, request.partitions)
+        return dg.RunRequest(run_key=run_key, job_name=runs.unlisted_job_name(stream), tags=tags)
     downstream = tables.DERIVED[tables.DERIVED.index(table) :]
     return dg.RunRequest(
-        run_key=f"{stream.name}/{request.key}",
+        run_key=run_key,
+        job_name=runs.repair_job_name(stream),
         asset_selection=[asset_key(stream, name) for each in downstream for name in written_with(each)],
-        tags={
-            runs.STREAM: stream.name,
-            runs.TABLE: table,
-            runs.CELLS: runs.STALE,
-            runs.WATERMARK: request.planned.watermark,
-            runs.REASON: request.planned.reason,
-            **runs.range_tags(stream, request.partitions),
-        },
+        tags=tags | runs.range_tags(stream, request.partitions),
     )

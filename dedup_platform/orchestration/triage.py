@@ -15,6 +15,7 @@ from dedup_platform.lateness import PlannedRun, contiguous
 
 FIRST_PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
+NO_RUN = "none"
 TRIES_TOGETHER = 2
 """A range is tried again whole once (most failures pass by themselves), then each partition of it alone."""
 
@@ -28,6 +29,7 @@ class PastRun:
     watermark: str
     failed: bool
     ended: datetime
+    run_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,25 +37,44 @@ class History:
     """What Dagster knows about one table's repairs: ended runs, newest first, and the partitions in work by run."""
 
     past: Sequence[PastRun] = ()
+    """In the order in which they were created."""
     in_work: Mapping[int, str] = field(default_factory=dict)
+    last_rebuilt: Callable[[int], datetime | None] = lambda _: None
+    """When whichever run last told that it rebuilt a partition."""
+
+    @property
+    def newest(self) -> str:
+        """The run that was created last among those that ended."""
+        return self.past[0].run_id if self.past else NO_RUN
 
     def tries(self, partition: int, watermark: str) -> list[PastRun]:
-        """The latest runs, newest first, that left this partition stale: failed, or ended with nothing changed."""
+        """The latest runs, newest first, that left this partition stale: failed, or ended with nothing changed.
+
+        What somebody else rebuilt since then became stale anew, even if the same input makes it so.
+        """
         about = (run for run in self.past if run.first <= partition <= run.last)
-        return list(takewhile(lambda run: run.failed or run.watermark == watermark, about))
+        tries = list(takewhile(lambda run: run.failed or run.watermark == watermark, about))
+        rebuilt = self.last_rebuilt(partition) if tries else None
+        return [run for run in tries if rebuilt is None or run.ended >= rebuilt]
 
 
 @dataclass(frozen=True)
 class Request:
-    """A run to ask for. `key` is new for every try: Dagster never starts the same key twice, not even a failed one."""
+    """A run to ask for, under a new key: Dagster never starts the same key twice, not even a failed one.
+
+    A run that is started under the key is created after the run that the key names as the newest that ended. Until it
+    ends its partitions are held, and then the newest that ended is another, for ever.
+    """
 
     partitions: tuple[int, ...]
     planned: PlannedRun
     tries: int
+    after: str
 
     @property
     def key(self) -> str:
-        return f"{self.planned.watermark}/{self.partitions[0]}-{self.partitions[-1]}/{self.tries}"
+        ends = f"{self.partitions[0]}-{self.partitions[-1]}"
+        return f"{self.planned.watermark}/{ends}/{self.tries}/after {self.after}"
 
 
 @dataclass(frozen=True)
@@ -69,6 +90,15 @@ def pause(tries: int) -> timedelta:
     return timedelta(0) if tries == 0 else doubled(FIRST_PAUSE, tries - 1, LONGEST_PAUSE)
 
 
+def paused_until(ends: Sequence[datetime], now: datetime) -> datetime | None:
+    """When the next try may start after tries that ended so, the newest first; None if it may now.
+
+    What lies so far ahead that only a clock which was ahead can have told it holds nothing up.
+    """
+    due = ends[0] + pause(len(ends)) if ends else now
+    return due if now < due <= now + 2 * LONGEST_PAUSE else None
+
+
 def triage(planned: PlannedRun, history: History, last_known: int, now: datetime) -> Iterator[Request | Held]:
     """Split one planned run into what to ask for and what waits.
 
@@ -80,9 +110,9 @@ def triage(planned: PlannedRun, history: History, last_known: int, now: datetime
         if isinstance(verdict, str):
             yield Held(partitions, verdict)
         elif verdict < TRIES_TOGETHER:
-            yield Request(partitions, planned, verdict)
+            yield Request(partitions, planned, verdict, history.newest)
         else:
-            yield from (Request((partition,), planned, verdict) for partition in partitions)
+            yield from (Request((partition,), planned, verdict, history.newest) for partition in partitions)
 
 
 def _verdict(partition: int, planned: PlannedRun, history: History, last_known: int, now: datetime) -> int | str:
@@ -92,8 +122,7 @@ def _verdict(partition: int, planned: PlannedRun, history: History, last_known: 
     if partition in history.in_work:
         return f"run {history.in_work[partition][:8]} is at it"
     tries = history.tries(partition, planned.watermark)
-    due = tries[0].ended + pause(len(tries)) if tries else now
-    if now < due:
+    if due := paused_until([run.ended for run in tries], now):
         return f"still stale after {len(tries)} tries; the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
     return len(tries)
 

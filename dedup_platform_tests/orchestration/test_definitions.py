@@ -8,7 +8,7 @@ import pytest
 
 from dedup_platform import tables
 from dedup_platform.orchestration.build import build_definitions
-from dedup_platform.orchestration.partitions import last_known, partitions_definition
+from dedup_platform.orchestration.partitions import last_known, listing, partitions_definition
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import make_stream
@@ -102,6 +102,27 @@ def test_a_stream_that_starts_in_the_future_has_no_partition_yet(tmp_path: Path)
     assert last_known(make_stream(tmp_path, start="2999-01-01")) < make_stream(tmp_path, "b").partitions.ordinal(
         datetime(2999, 1, 1, tzinfo=UTC)
     )
+
+
+@pytest.mark.parametrize("granularity", ["day", "hour"])
+def test_partitions_that_dagster_will_know_within_a_day_are_awaited(tmp_path: Path, granularity: str) -> None:
+    stream = make_stream(tmp_path, granularity=granularity)
+    listed, last = listing(stream), last_known(stream)
+    first, a_day = stream.partitions.ordinal(stream.partitions.start), timedelta(days=1) // stream.partitions.length
+    assert [each in listed for each in (first - 1, first, last, last + 1)] == [False, True, True, False]
+    edges = (first - 1, first, last + a_day, last + a_day + 1, last + 10**7)
+    assert [listed.is_awaited(each) for each in edges] == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize(("ahead", "is_awaited"), [(1, True), (400, False)])
+def test_the_partitions_of_a_start_in_the_future_are_awaited_if_it_is_near(
+    tmp_path: Path, ahead: int, is_awaited: bool
+) -> None:
+    start = datetime.now(UTC).date() + timedelta(days=ahead)
+    stream = make_stream(tmp_path, start=start.isoformat())
+    first = stream.partitions.ordinal(stream.partitions.start)
+    assert listing(stream).is_awaited(first) == is_awaited
+    assert not listing(stream).is_awaited(first - 1)
 
 
 def test_no_streams_are_valid_definitions(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """What the late_partitions sensor asks for, given the plan and what was tried before."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from dedup_platform.lateness import PlannedRun
-from dedup_platform.orchestration.triage import Held, History, PastRun, Request, described, pause, triage
+from dedup_platform.orchestration.triage import Held, History, PastRun, Request, described, pause, paused_until, triage
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LAST_KNOWN = 1000
@@ -75,6 +76,49 @@ def test_every_try_has_a_key_of_its_own() -> None:
         keys.append(request.key)
         tries.insert(0, past(request.partitions[0], request.partitions[-1], timedelta(hours=2)))
     assert len(set(keys)) == len(keys)
+
+
+def test_a_key_is_new_even_if_the_tries_are_forgotten() -> None:
+    """Dagster lists so many ended runs at most, and a success forgives: the same number of tries comes again."""
+    failure, others = past(10, 13, timedelta(hours=2)), [past(1, 1, timedelta(hours=1), failed=False)] * 500
+    keys = [
+        request.key
+        for runs in ([], [failure], [*others, failure][:500], [past(10, 13, timedelta(seconds=9), failed=False)])
+        for request in decide(*(replace(run, run_id=str(len(runs))) for run in runs))
+        if isinstance(request, Request)
+    ]
+    assert len(set(keys)) == 4
+
+
+def test_a_key_stays_the_same_until_a_run_ends() -> None:
+    assert decide(past(1, 1, timedelta(hours=1))) == decide(past(1, 1, timedelta(hours=1)))
+
+
+def test_an_older_success_with_the_same_input_is_no_try_if_other_settings_were_built_since() -> None:
+    vain = past(10, 13, timedelta(seconds=20), failed=False, watermark=PLANNED.watermark)
+    other = past(10, 13, timedelta(seconds=5), failed=False, watermark="sessions/7/def")
+    assert asked(decide(other, vain)) == [((10, 11, 12, 13), 0)]
+
+
+def test_what_anybody_rebuilt_since_was_not_tried_in_vain() -> None:
+    vain = past(10, 13, timedelta(seconds=20), failed=False, watermark=PLANNED.watermark)
+    rebuilt = {12: NOW - timedelta(seconds=5), 13: NOW - timedelta(seconds=25)}
+    decisions = list(triage(PLANNED, History((vain,), last_rebuilt=rebuilt.get), LAST_KNOWN, NOW))
+    assert asked(decisions) == [((12,), 0)]
+
+
+def test_an_end_that_a_clock_told_which_was_far_ahead_holds_nothing() -> None:
+    assert asked(decide(past(10, 13, -timedelta(days=1)))) == [((10, 11, 12, 13), 1)]
+    assert asked(decide(past(10, 13, -timedelta(minutes=1)))) == [], "clocks may differ a little"
+
+
+def test_a_pause_that_is_believed_is_at_most_two_hours() -> None:
+    hour, second = timedelta(hours=1), timedelta(seconds=1)
+    assert paused_until([], NOW) is None
+    assert paused_until([NOW - hour + second] * 20, NOW) == NOW + second
+    assert paused_until([NOW - hour] * 20, NOW) is None
+    assert paused_until([NOW + hour] * 20, NOW) == NOW + 2 * hour
+    assert paused_until([NOW + hour + second] * 20, NOW) is None
 
 
 def test_a_pause_doubles_up_to_an_hour() -> None:
