@@ -324,14 +324,17 @@ def positions_receipt(snapshot: Snapshot) -> str | None:
     return told if told and not told.startswith("{") else None
 
 
-def paired_duplicates(events: Table) -> int | None:
-    """The snapshot of `duplicate_events` that the newest `deduplicated_events` were published with."""
-    return next((pair for _, pair in pairs(events)), None)
+def paired_duplicates(events: Table, of: int | None = None) -> int | None:
+    """The snapshot of `duplicate_events` that the newest `deduplicated_events`, or a snapshot of them, came with."""
+    return next((pair for _, pair in pairs(events, of)), None)
 
 
-def pairs(events: Table) -> Iterator[tuple[int, int]]:
-    """Snapshots of `deduplicated_events` that name one of `duplicate_events`, and that one, newest first."""
-    for snapshot in ancestry(events):
+def pairs(events: Table, of: int | None = None) -> Iterator[tuple[int, int]]:
+    """Snapshots of `deduplicated_events`, from one or main's newest on, that name one of `duplicate_events`.
+
+    Each with the one that it names, newest first.
+    """
+    for snapshot in ancestry(events, of):
         if (pair := summary(snapshot, "duplicates-snapshot")) is not None:
             yield snapshot.snapshot_id, int(pair)
 

@@ -29,13 +29,10 @@ def differences(lake: Lakehouse, ledger: Ledger, stream: Stream) -> list[str]:
 
     Nothing is written. All tables are read as they are when the check begins.
     """
-    heads = ledger.sync(stream.name)
-    if not heads:
+    pinned, records_read = _pinned(lake, ledger, stream)
+    if not pinned:
         return []
-    tables = {
-        name: lake.read(stream, name, lake.current(stream, name) if name == DUPLICATE_EVENTS else head.snapshot_id)
-        for name, head in heads.items()
-    }
+    tables = {name: lake.read(stream, name, snapshot) for name, snapshot in pinned.items()}
     records = tables[RAW_EVENTS].where("rejection_reason is null")
     expected = deduplicate(records, stream)
     # Found once: events are the records that are not among the duplicates, and fragments are made of events.
@@ -43,7 +40,7 @@ def differences(lake: Lakehouse, ledger: Ledger, stream: Stream) -> list[str]:
     fragments = fragment(expected.events, stream).persist()
     try:
         return [
-            *_raw_problems(tables[RAW_EVENTS], _records_read(ledger, stream)),
+            *_raw_problems(tables[RAW_EVENTS], records_read),
             *_compare(stream, DUPLICATE_EVENTS, tables[DUPLICATE_EVENTS], duplicates),
             *_compare(stream, DEDUPLICATED_EVENTS, tables[DEDUPLICATED_EVENTS], expected.events),
             *_compare(stream, SESSION_FRAGMENTS, tables[SESSION_FRAGMENTS], fragments),
@@ -53,6 +50,20 @@ def differences(lake: Lakehouse, ledger: Ledger, stream: Stream) -> list[str]:
     finally:
         fragments.unpersist()
         duplicates.unpersist()
+
+
+def _pinned(lake: Lakehouse, ledger: Ledger, stream: Stream) -> tuple[dict[str, int], int | None]:
+    """The snapshot of each table that is looked at, and how many records had been read by then."""
+    heads, records_read, before = ledger.sync(stream.name), None, None
+    # The ledger tells the number as of now: it is that of the snapshot if nothing was taken in before or after asking.
+    while heads and heads[RAW_EVENTS] != before:
+        before, records_read = heads[RAW_EVENTS], _records_read(ledger, stream)
+        heads = ledger.sync(stream.name)
+    pinned = {name: head.snapshot_id for name, head in heads.items()}
+    if pinned and (pair := lake.duplicates_of(stream, pinned[DEDUPLICATED_EVENTS])):
+        # Not the newest ones: their writer may not have published the events yet that belong to them.
+        pinned[DUPLICATE_EVENTS] = pair
+    return pinned, records_read
 
 
 def _records_read(ledger: Ledger, stream: Stream) -> int | None:

@@ -199,6 +199,10 @@ class Lakehouse:
             return pair
         return head(self._load(stream.name, table)).snapshot_id
 
+    def duplicates_of(self, stream: Stream, events_snapshot: int) -> int | None:
+        """The snapshot of the duplicates that belongs to one of the events; None if no duplicates were made for it."""
+        return paired_duplicates(self._load(stream.name, tables.DEDUPLICATED_EVENTS), events_snapshot)
+
     def unpaired_cells(self, stream: Stream) -> frozenset[Cell]:
         """Cells of the duplicates that their writer published and then died before publishing the events.
 
