@@ -1,6 +1,6 @@
 """What is delivered in a life: few entities, few event ids, times near midnight and a timeout or a window apart."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -85,10 +85,18 @@ class World:
         self.files[name] = records
         write_file(self.stream.files.root / name, records)
 
+    def _again(self, random: Random, sent: Record) -> Record:
+        """The same once more, or one of its key that may beat it: nearer to another session, and arrived earlier."""
+        if random.random() < 0.3:
+            return sent
+        away = random.choice((-1, 1)) * random.choice((self.windows[0], self.windows[0] / 2, self.timeouts[0]))
+        earlier = random.choice((timedelta(), HOUR, -HOUR))
+        return replace(sent, event_time=sent.event_time + away, arrival_time=sent.arrival_time - earlier)
+
     def _record(self, random: Random) -> Record:
         known = [each for records in self.files.values() for each in records]
-        if known and random.random() < 0.15:
-            return random.choice(known)
+        if known and random.random() < 0.4:
+            return self._again(random, random.choice(known))
         step = random.choice((self.timeouts[0], self.timeouts[1], self.windows[0], self.length / 2))
         near = self.stream.partitions.start_of(self.first) + random.randint(-1, 3) * self.length
         time = near + random.randint(-2, 2) * step + random.choice((timedelta(), timedelta(), TICK, -TICK))
