@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform.clocks import Observed, skew_bucket, skew_seconds
 from dedup_platform.datafiles import HeldRows, TableFiles, by_cell
+from dedup_platform.durable import sync_written
 from dedup_platform.lateness import Cell
 from dedup_platform.stream import Stream
 from dedup_platform.workers import InProcess, on_workers, prepare_worker
@@ -79,6 +80,7 @@ class Appending:
                 if held.size >= HELD_BYTES:
                     yield from self._written_or_packed(held)
             yield from self._written_or_packed(held)
+        sync_written()
 
     def _written_or_packed(self, held: HeldRows) -> Iterator[pa.RecordBatch]:
         for cell, size in held.sizes().items():
@@ -93,6 +95,7 @@ class Appending:
         prepare_worker()
         before: list[Appended] = []
         done = list(self._files_with(_unpacked(packs, before)))
+        sync_written()
         yield pa.record_batch([pa.array([pickle.dumps([*before, *done])], pa.binary())], ["done"])
 
     def _files_with(self, parts: Iterable[tuple[Cell | None, pl.DataFrame]]) -> Iterator[Appended]:

@@ -139,15 +139,15 @@ class Settings(BaseSettings):
 
     def catalog_properties(self) -> dict[str, str]:
         """What PyIceberg's `load_catalog(CATALOG, **properties)` needs to see the tables that Spark sees. Secret."""
-        return {**self._catalog(), "warehouse": self.warehouse, **self._s3(), **self.catalog_conf}
+        return {**self._catalog(), "warehouse": self.warehouse, **self._files(), **self.catalog_conf}
 
     def file_properties(self) -> dict[str, str]:
         """What PyIceberg needs to read and write the files of the warehouse, and nothing of the catalog. Secret."""
-        return self._s3() | of_files(self.catalog_conf)
+        return self._files() | of_files(self.catalog_conf)
 
-    def _s3(self) -> dict[str, str]:
+    def _files(self) -> dict[str, str]:
         if not self.is_on_s3:
-            return {}
+            return {"py-io-impl": "dedup_platform.durable.DurableFileIO"}
         found = {
             "s3.endpoint": self.s3_endpoint,
             "s3.region": self.s3_region or (_REGION_OF_OTHERS if self.s3_endpoint else None),

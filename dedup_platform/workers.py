@@ -9,6 +9,8 @@ from zipimport import zipimporter
 import pyarrow as pa
 from pyspark.sql import SparkSession, functions as F
 
+from dedup_platform.durable import synced
+
 _NEW_OBJECTS = 100_000
 
 
@@ -26,7 +28,8 @@ def on_workers(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes
     if isinstance(spark, InProcess):
         return [run(task) for task in tasks]
     # Spark Connect knows no RDDs. Elsewhere they spare the cold start of Spark's SQL, three seconds, and planning.
-    return _by_rdd(spark, tasks, run) if isinstance(spark, SparkSession) else _by_sql(spark, tasks, run)
+    send = _by_rdd if isinstance(spark, SparkSession) else _by_sql
+    return send(spark, tasks, synced(run))
 
 
 def _by_rdd(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], bytes]) -> list[bytes]:

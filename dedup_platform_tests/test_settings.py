@@ -143,6 +143,7 @@ def test_the_catalog_in_postgres_is_said_to_both() -> None:
         "uri": "postgresql+psycopg2://me:p%40ss@localhost:5433/lake?sslmode=require",
         "pool_pre_ping": "true",
         "warehouse": settings.warehouse,
+        "py-io-impl": "dedup_platform.durable.DurableFileIO",
     }
     assert spark_catalog(settings) == {
         "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
@@ -171,7 +172,8 @@ def test_a_rest_catalog_is_said_to_both() -> None:
         "scope": "PRINCIPAL_ROLE:ALL",
         "warehouse": "lake",
     }
-    assert settings.catalog_properties() == {"type": "rest", **said}
+    files = {"py-io-impl": "dedup_platform.durable.DurableFileIO"}
+    assert settings.catalog_properties() == {"type": "rest", **files, **said}
     assert spark_catalog(settings) == {
         "catalog-impl": "org.apache.iceberg.rest.RESTCatalog",
         "rest.auth.type": "oauth2",

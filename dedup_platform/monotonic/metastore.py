@@ -1,10 +1,13 @@
 """Catalogs whose clients write a table's metadata themselves."""
 
 from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.io import FileIO
 from pyiceberg.table import StagedTable, Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 
+from dedup_platform.durable import sync_written
 from dedup_platform.monotonic.times import in_order, newest_time, not_before
 
 
@@ -23,3 +26,9 @@ class MonotonicMetastore(MetastoreCatalog):
         staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
         staged.metadata = in_order(staged.metadata)
         return staged
+
+    @staticmethod
+    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        MetastoreCatalog._write_metadata(metadata, io, metadata_path)
+        # All that the metadata names was written before it, and the catalog is about to name the metadata.
+        sync_written()

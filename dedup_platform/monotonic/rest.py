@@ -4,6 +4,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
+from dedup_platform.durable import sync_written
 from dedup_platform.monotonic.times import newest_time, not_before
 
 
@@ -14,4 +15,5 @@ class MonotonicRestCatalog(RestCatalog):
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         """Commit, at the time of the newest commit that was seen at least."""
+        sync_written()
         return super().commit_table(table, requirements, not_before(newest_time(table.metadata), updates))

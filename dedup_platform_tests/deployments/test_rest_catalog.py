@@ -50,7 +50,8 @@ def test_a_stream_lives_behind_it(tmp_path: Path, server: RestCatalogServer, spa
     assert not any(plan.stale for plan in platform.plan(stream.name))
     assert len(server.asked) == 2, "Spark and PyIceberg call themselves differently"
     # What the server lends for a table's files goes to the workers, and what it wants to know us by does not.
-    assert platform.lake.table_files(stream, RAW_EVENTS).properties == {"s3.session-token": "lent"}
+    lent = {"s3.session-token": "lent"}
+    assert platform.lake.table_files(stream, RAW_EVENTS).properties == platform.settings.file_properties() | lent
     assert not (tmp_path / "home" / "catalog.db").exists()
 
 
