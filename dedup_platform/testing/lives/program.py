@@ -13,7 +13,7 @@ WEIGHTS = {
     "planned": 10,
     "stale": 5,
     "whole": 3,
-    "repair": 3,
+    "repair": 7,
     "settings": 3,
     "buckets": 2,
     "lose": 2,
@@ -36,7 +36,7 @@ class Op(NamedTuple):
     fate: Fate = ""
 
 
-def program(seed: int, length: int = 14) -> list[Op]:
+def program(seed: int, length: int = 16) -> list[Op]:
     """A random life."""
     random = Random(seed)
     names = random.choices([*WEIGHTS], [*WEIGHTS.values()], k=length)
