@@ -9,6 +9,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow.fs import FileInfo, FileSelector
 from pyiceberg.catalog import Catalog as IcebergCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -122,6 +124,25 @@ class Catalog:
                 return dict(json.loads(file.read()))
         except FileNotFoundError:
             return None
+
+    def write_part(self, stream: str, name: str, rows: pa.Table) -> None:
+        """Write a part of a checkpoint, which a receipt names."""
+        with self.files.new_output(self._receipt_path(stream, name)).create() as file:
+            pq.write_table(rows, file, compression="zstd")
+
+    def read_part(self, stream: str, name: str) -> pa.Table | None:
+        """A part of a checkpoint by its name; None if it is gone."""
+        try:
+            with self.files.new_input(self._receipt_path(stream, name)).open() as file:
+                return pq.read_table(file)
+        except FileNotFoundError:
+            return None
+
+    def stored_receipts(self, stream: str) -> list[FileInfo]:
+        """Every receipt of a stream and every part of a checkpoint, whether anything names it or not."""
+        scheme, host, path = PyArrowFileIO.parse_location(self._receipt_path(stream, ""))
+        folder = PyArrowFileIO(self.files.properties).fs_by_scheme(scheme, host)
+        return [file for file in folder.get_file_info(FileSelector(path, allow_not_found=True)) if file.is_file]
 
     def delete_receipt(self, stream: str, name: str) -> None:
         """Delete a receipt that nothing names any more; it may be gone already."""

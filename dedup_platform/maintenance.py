@@ -28,6 +28,7 @@ from dedup_platform.catalog import (
     summary,
     total_files,
 )
+from dedup_platform.checkpoints import Checkpoints
 from dedup_platform.errors import ClockBehindError
 from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import STAGING, Lakehouse, upkeep
@@ -78,6 +79,7 @@ class Maintenance:
     def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
         self.lake = lake
         self.ledger = ledger
+        self._checkpoints = Checkpoints(lake, ledger)
 
     def maintain(self, stream: Stream, table: str, now: datetime) -> Upkeep:
         """Look after one table. Whoever wins a race against another writer, nothing is lost; the loser tries again."""
@@ -93,7 +95,12 @@ class Maintenance:
             waits = str(error)
         if table in tables.INPUT_OF:
             again(self._settle)(stream, table, now)
+        elif table == tables.RAW_EVENTS and self._checkpoints.is_due(stream, table):
+            again(self._checkpoints.commit_positions)(stream)
         orphans = upkeep.remove_orphans(self.lake, stream, table, stream.maintenance.orphan_age)
+        if table == tables.RAW_EVENTS:
+            # Last of all tables, and for all of them.
+            orphans += self._checkpoints.remove_superfluous(stream, stream.maintenance.orphan_age)
         after = extent(self.lake.catalog, stream, table)
         return Upkeep(table, compacted, expired, orphans, before, after, time.monotonic() - started, waits)
 
@@ -163,11 +170,14 @@ class Maintenance:
     def _settle(self, stream: Stream, table: str, now: datetime) -> None:
         """Say of cells for which nothing new waits that they are built from the input as it is now.
 
-        Only of those whose proof goes when the input's history expires.
+        Only of those whose proof goes when the input's history expires. Where there are many receipts, the same commit
+        is a checkpoint.
         """
         heads = self.ledger.sync(stream.name)
-        if cells := self._unproven(stream, table, self._history(stream, tables.INPUT_OF[table], heads, now)):
-            self._commit_built(stream, table, heads, cells)
+        cells = self._unproven(stream, table, self._history(stream, tables.INPUT_OF[table], heads, now))
+        is_due = self._checkpoints.is_due(stream, table)
+        if cells or is_due:
+            self._commit_built(stream, table, heads, cells, is_due)
 
     def _unproven(self, stream: Stream, table: str, source: "History") -> set[Cell]:
         """The cells that a ledger which is rebuilt from this history of the input would wrongly take for stale.
@@ -188,10 +198,15 @@ class Maintenance:
         settled = built.keys() - facts.changes.keys() - facts.outdated
         return {cell for cell in settled if newest.get(cell, emptied) > built[cell]}
 
-    def _commit_built(self, stream: Stream, table: str, heads: Mapping[str, Head], cells: Collection[Cell]) -> None:
+    def _commit_built(
+        self, stream: Stream, table: str, heads: Mapping[str, Head], cells: Collection[Cell], is_checkpoint: bool
+    ) -> None:
         settings = fingerprint(stream, table)
         receipt = receipt_of_same_rows(self.lake.catalog, stream.name, table, heads, settings, "maintenance", cells)
         properties = build_properties(receipt)
+        if is_checkpoint:
+            receipt |= {"checkpoint": self._checkpoints.write_parts(stream, table), "previous": None}
+            properties["checkpoint"] = receipt["name"]
         if table == tables.DEDUPLICATED_EVENTS and (pair := self._pair(stream)):
             properties["duplicates-snapshot"] = str(pair)
         staged = self.lake.stage_nothing(stream, table, heads[table].snapshot_id, properties)

@@ -1,6 +1,6 @@
 """One step of the fold: gather what snapshots and receipts say, then write it in one transaction."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from dedup_platform import tables
 from dedup_platform.catalog import FileChange
 from dedup_platform.lateness import NO_ENTITY, Cell
 from dedup_platform.ledger.facts import micros
-from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, CHANGES, CONSUMER, FILES, in_cells, of
+from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, CHANGES, CONSUMER, FILES, UNTOLD, in_cells, of
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -51,8 +51,8 @@ class Fold:
     complete: bool = True
     is_whole: bool = False
     """Whether nothing of the table was folded before."""
-    is_renumbered: bool = False
-    """Whether its cells are others than before: it got another number of buckets."""
+    numbered_at: int = 0
+    """The sequence number of the snapshot that gave it another number of buckets: its cells are others since."""
     robbed: dict[tuple[int, datetime], frozenset[int]] = field(default_factory=dict)
     """By sequence number and time the snapshots that took rows away and left no receipt, and from which buckets."""
 
@@ -88,10 +88,11 @@ class Fold:
 
     def write(self, connection: sa.Connection, stream: str, name: str) -> None:
         """Add everything to the SQL tables."""
-        self._write_sizes(connection, stream, name)
+        held = self._write_sizes(connection, stream, name)
         if name in CONSUMER:
             self._disturb_robbed(connection, stream, name)
             self._write_news(connection, stream, name)
+            self._write_untold(connection, stream, name, held)
         if name == tables.RAW_EVENTS:
             _write_positions(connection, stream, self.receipts)
         elif name in tables.INPUT_OF:
@@ -104,7 +105,8 @@ class Fold:
         if name in tables.INPUT_OF:
             yield tables.INPUT_OF[name], {Cell(*cell) for receipt in self.receipts for cell in receipt["checked"]}
 
-    def _write_sizes(self, connection: sa.Connection, stream: str, name: str) -> None:
+    def _write_sizes(self, connection: sa.Connection, stream: str, name: str) -> set[Cell]:
+        """Returns which of the cells hold files now."""
         known = _read_known(connection, stream, name, self.sizes)
         rows = []
         for cell, size in self.sizes.items():
@@ -119,6 +121,7 @@ class Fold:
                 rows.append(_place(stream, name, cell) | values)
         _delete(connection, CELLS, [_place(stream, name, cell) for cell in known])
         _insert(connection, CELLS, rows)
+        return {Cell(row["partition"], row["bucket"]) for row in rows}
 
     def _disturb_robbed(self, connection: sa.Connection, stream: str, name: str) -> None:
         """How far the rows reached that went is not known: all of their buckets count as disturbed."""
@@ -135,6 +138,17 @@ class Fold:
             if cell.bucket != NO_ENTITY or name == tables.RAW_EVENTS
         ]
         _insert(connection, CHANGES, rows)
+
+    def _write_untold(self, connection: sa.Connection, stream: str, name: str, held: Collection[Cell]) -> None:
+        if self.numbered_at:
+            connection.execute(sa.delete(UNTOLD).where(of(UNTOLD, stream, name)))
+        rows: dict[Cell, dict[str, Any]] = {}
+        for (cell, sequence), news in sorted(self.news.items(), key=lambda each: each[0][1]):
+            is_disturbed = news.disturbed and name == tables.RAW_EVENTS
+            if sequence > self.numbered_at and (is_disturbed or cell not in held):
+                told = {"sequence": sequence, "committed_at": news.committed_at, "disturbed": is_disturbed}
+                rows[cell] = _place(stream, name, cell) | told
+        _replace(connection, UNTOLD, list(rows.values()))
 
 
 def _read_known(connection: sa.Connection, stream: str, name: str, cells: Iterable[Cell]) -> dict[Cell, Size]:

@@ -1,6 +1,7 @@
 """Gathers what the snapshots of one table tell since the last fold: their own manifest entries, and their receipts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.table import Table
@@ -19,6 +20,7 @@ from dedup_platform.catalog import (
     summary,
 )
 from dedup_platform.lateness import Cell
+from dedup_platform.ledger.checkpoints import Content, read_content
 from dedup_platform.ledger.facts import Head
 from dedup_platform.ledger.fold import LOST, Fold
 
@@ -41,15 +43,32 @@ class Gathering:
         if not snapshots:
             return None
         fold = Fold(newest_receipt=last.receipt, complete=last.complete) if last else Fold(is_whole=True)
-        if last is None and snapshots[0].parent_snapshot_id is not None:
-            self._add_lost_history(fold, snapshots.pop(0))
+        checkpoint = None if last else self._newest_checkpoint(snapshots)
+        if checkpoint:
+            _begin_with(fold, checkpoint.content)
+        # Not by its parent: PyIceberg takes the parent from a snapshot when it expires it.
+        if last is None and (snapshots[0].sequence_number or 0) > 1:
+            self._add_lost_history(fold, snapshots.pop(0), checkpoint)
         for snapshot in snapshots:
-            self._add_snapshot(fold, snapshot)
+            touched, robbed = self._add_changes(fold, snapshot)
+            if checkpoint is None or not checkpoint.tells(snapshot):
+                self._add_word(fold, snapshot, touched, robbed)
         if self.source:
             _put_right(fold.receipts, self.source, tables.INPUT_OF[self.name])
         return fold
 
-    def _add_snapshot(self, fold: Fold, snapshot: Snapshot) -> None:
+    def _newest_checkpoint(self, snapshots: Iterable[Snapshot]) -> "_Checkpoint | None":
+        """The newest one of which nothing is lost."""
+        for snapshot in reversed(list(snapshots)):
+            if name := summary(snapshot, "checkpoint"):
+                receipt = self.catalog.read_receipt(self.stream, name)
+                content = read_content(self.catalog, self.stream, self.name, receipt) if receipt else None
+                if content:
+                    return _Checkpoint(snapshot.sequence_number or 0, content)
+        return None
+
+    def _add_changes(self, fold: Fold, snapshot: Snapshot) -> tuple[set[Cell], set[int]]:
+        """What a snapshot did to files; returns the cells whose rows it changed, and the buckets that lost some."""
         sequence, at = snapshot.sequence_number or 0, committed_at(snapshot)
         touched: set[Cell] = set()
         robbed: set[int] = set()
@@ -63,12 +82,17 @@ class Gathering:
             touched.add(change.cell)
             if change.sign < 0:
                 robbed.add(change.cell.bucket)
-        receipt: Receipt | None = None
-        if name := summary(snapshot, "receipt"):
-            fold.newest_receipt = name
-            receipt = self._add_receipt(fold, name)
+        if changes_numbering(snapshot):
+            fold.numbered_at = sequence
+        fold.newest_receipt = summary(snapshot, "receipt") or fold.newest_receipt
+        return touched, robbed
+
+    def _add_word(self, fold: Fold, snapshot: Snapshot, touched: set[Cell], robbed: set[int]) -> None:
+        """What a snapshot's receipt says, and what nothing says."""
+        sequence, at = snapshot.sequence_number or 0, committed_at(snapshot)
+        name = summary(snapshot, "receipt")
+        receipt = self._add_receipt(fold, name) if name else None
         fold.disturb(_cells(receipt, "disturbed"), sequence, at)
-        fold.is_renumbered |= changes_numbering(snapshot)
         if self.source:
             self._add_unproven(fold, snapshot, receipt, touched)
         elif self.name == tables.RAW_EVENTS and receipt is None and robbed:
@@ -92,13 +116,25 @@ class Gathering:
             fold.receipts.append(receipt)
             # Positions that were derived from raw hold all that lost receipts before them held.
             fold.complete |= bool(receipt.get("derived"))
+            if "checkpoint" in receipt and not fold.complete:
+                self._complete(fold, receipt)
         return receipt
 
-    def _add_lost_history(self, fold: Fold, oldest: Snapshot) -> None:
+    def _complete(self, fold: Fold, receipt: Receipt) -> None:
+        """A checkpoint, too, holds all that lost receipts before it held."""
+        if content := read_content(self.catalog, self.stream, self.name, receipt):
+            _begin_with(fold, content)
+            fold.complete = True
+
+    def _add_lost_history(self, fold: Fold, oldest: Snapshot, checkpoint: "_Checkpoint | None") -> None:
         """Facts of snapshots that were expired: their live files, and the chain of receipts that outlives them."""
         for change in live(self.table, oldest):
             fold.add(change, change.sequence, committed_at(oldest))
         name = fold.newest_receipt = summary(oldest, "receipt")
+        if checkpoint:
+            if name and not checkpoint.tells(oldest):
+                self._add_receipt(fold, name)
+            return
         # A compaction or a new column tells nothing of what was read before it.
         fold.complete &= name is not None
         is_told = name is not None or summary(oldest, "positions") is not None
@@ -113,6 +149,13 @@ class Gathering:
                 disturbed |= _cells(receipt, "disturbed")
             is_same_numbering &= "buckets" not in (receipt or {})
             name = receipt["previous"] if receipt else None
+            if receipt and "checkpoint" in receipt:
+                content = read_content(self.catalog, self.stream, self.name, receipt)
+                fold.complete &= content is not None
+                is_told &= content is not None
+                if content:
+                    fold.receipts += content.receipts[::-1]
+                    _add_untold(fold, content)
         fold.receipts.reverse()
         if self.name == tables.RAW_EVENTS and not is_told:
             disturbed |= fold.sizes.keys()
@@ -124,18 +167,41 @@ class Gathering:
         fold.disturb(disturbed, sequence, at)
 
 
+@dataclass(frozen=True)
+class _Checkpoint:
+    """One that was read whole, and the sequence number of the snapshot that names it."""
+
+    sequence: int
+    content: Content
+
+    def tells(self, snapshot: Snapshot) -> bool:
+        """Whether it holds what the receipt of this snapshot says."""
+        return (snapshot.sequence_number or 0) < self.sequence
+
+
+def _begin_with(fold: Fold, content: Content) -> None:
+    fold.receipts[:0] = content.receipts
+    _add_untold(fold, content)
+
+
+def _add_untold(fold: Fold, content: Content) -> None:
+    for each in content.untold:
+        fold.add_news(each.cell, each.sequence, each.at).disturbed |= each.disturbed
+
+
 def _put_right(receipts: Iterable[Receipt], source: Table, name: str) -> None:
     """Let receipts say what holds of the input as it is now.
 
     Cells are outdated that were built from a snapshot of the input that was taken back; one that merely expired was
     not. A change of the number of buckets knows nothing that came to the input after the input's own change.
     """
-    history = {snapshot.snapshot_id: snapshot.sequence_number or 0 for snapshot in ancestry(source)}
+    history = {snapshot.sequence_number or 0 for snapshot in ancestry(source)}
     numberings = [snapshot.sequence_number or 0 for snapshot in ancestry(source) if changes_numbering(snapshot)]
-    oldest = min(history.values())
+    oldest = min(history)
     for receipt in receipts:
         built = receipt["built_from"][name]
-        if built["snapshot"] not in history and built["sequence"] >= oldest:
+        # A snapshot has its sequence number for itself, and a checkpoint knows nothing else of it.
+        if built["sequence"] not in history and built["sequence"] >= oldest:
             receipt["fingerprint"], built["sequence"] = LOST, 0
         elif "buckets" in receipt:
             known = [sequence for sequence in numberings if sequence <= built["sequence"]]

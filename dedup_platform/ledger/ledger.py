@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
+import pyarrow as pa
 import sqlalchemy as sa
 from pyiceberg.table import Table
 
 from dedup_platform import tables
 from dedup_platform.catalog import Catalog, head, since
 from dedup_platform.lateness import Cell, Facts, reach
+from dedup_platform.ledger.checkpoints import read_part
 from dedup_platform.ledger.database import for_reading, identity, is_damaged, lock, open_database, put_aside
 from dedup_platform.ledger.facts import (
     CellSize,
@@ -191,6 +193,11 @@ class Ledger:
         query = sa.select(ACCEPTED.c.path, ACCEPTED.c.etag).where(ACCEPTED.c.stream == stream)
         with for_reading(self.engine).connect() as connection:
             return {(row[0], row[1]) for row in connection.execute(query)}
+
+    def part(self, stream: str, table: str, kind: str) -> pa.Table:
+        """What a checkpoint of a table has to hold of this kind (`built`, `untold`, `files`)."""
+        with for_reading(self.engine).connect() as connection:
+            return read_part(connection, stream, table, kind)
 
     # Not of the fold
 

@@ -26,7 +26,7 @@ def settle(
         built = of(BUILT, stream, tables.DEDUPLICATED_EVENTS)
         connection.execute(sa.update(BUILT).where(built).values(fingerprint=LOST, input_sequence=0))
     for table, source in tables.INPUT_OF.items():
-        if any(fold and (fold.is_whole or fold.is_renumbered) for fold in (folds[table], folds[source])):
+        if any(fold and (fold.is_whole or fold.numbered_at) for fold in (folds[table], folds[source])):
             _prove(connection, stream, table, loaded)
     for name, fold in folds.items():
         for source, cells in fold.touched(name) if fold else ():

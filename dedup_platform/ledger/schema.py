@@ -11,7 +11,7 @@ from dedup_platform.lateness import Cell, rectangles
 T = TypeVar("T")
 
 METADATA = sa.MetaData()
-VERSION = 2
+VERSION = 3
 """Goes up with every change of these tables: a database of another version is not read, but made anew from the lake."""
 
 VALUES_A_STATEMENT = 10_000
@@ -69,6 +69,14 @@ BUILT = _table(
     _value("fingerprint", sa.String()),
 )
 sa.Index("built_by_fingerprint", *BUILT.c["stream", "table", "fingerprint"])
+UNTOLD = _table(
+    "untold",
+    *_cell(),
+    _value("sequence", sa.BigInteger()),
+    _value("committed_at", sa.BigInteger()),
+    _value("disturbed", sa.Boolean()),
+)
+"""The newest change of cells whose files do not tell it: of emptied ones, and of disturbed ones of raw."""
 FILES = _table(
     "files",
     _key("path", sa.String()),

@@ -15,7 +15,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import TimestamptzType
 
 from dedup_platform import tables
-from dedup_platform.catalog import SUMMARY, bucket_count, new_receipt_name
+from dedup_platform.catalog import SUMMARY, ancestry, bucket_count, new_receipt_name, summary
 from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import Staged
 from dedup_platform.lakehouse.layout import Files, Layout
@@ -36,9 +36,13 @@ class DescribedTables:
         self._files: dict[tuple[str, int, Cell], DataFile] = {}
         platform.lake.create(stream, stream.buckets)
 
-    def take_in(self, cells: Iterable[Cell], arrived: datetime) -> None:
-        """Say that an ingest added a file to each of these cells of raw; its records arrived at one moment."""
-        self._commit(tables.RAW_EVENTS, cells, arrived, {"files": [], "previous": None})
+    def take_in(self, cells: Iterable[Cell], arrived: datetime, read: Iterable[str] = ()) -> None:
+        """Say that an ingest added a file to each of these cells of raw; its records arrived at one moment.
+
+        `read` are the paths of the source's files that it read.
+        """
+        files = [{"path": path, "generation": 0, "size": 1, "etag": "e", "records": 1} for path in read]
+        self._commit_raw(cells, arrived, {"files": files})
 
     def stage_arrival(self, cell: Cell, arrived: datetime) -> Staged:
         """Stage a file for a cell of raw, and do not publish it."""
@@ -49,7 +53,7 @@ class DescribedTables:
 
     def disturb(self, cells: Iterable[Cell], arrived: datetime) -> None:
         """Say that a commit of raw took away what may have beaten records of these cells."""
-        self._commit(tables.RAW_EVENTS, (), arrived, {"disturbed": sorted(cells), "previous": None})
+        self._commit_raw((), arrived, {"disturbed": sorted(cells)})
 
     def build(self, table: str, arrived: datetime, cells: Collection[Cell] | None = None) -> None:
         """Say that a repair rewrote all stale cells of a derived table, or those of `cells` that are stale."""
@@ -84,6 +88,11 @@ class DescribedTables:
         files = {cell: _described(loaded, cell, EPOCH, layout.spec_id) for cell in cells}
         self._files |= {(layout.table, layout.spec_id, cell): file for cell, file in files.items()}
         return list(files.values())
+
+    def _commit_raw(self, cells: Iterable[Cell], arrived: datetime, receipt: Mapping[str, Any]) -> None:
+        raw = self.platform.lake.catalog.load_table(self.stream.name, tables.RAW_EVENTS)
+        previous = next((name for each in ancestry(raw) if (name := summary(each, "receipt"))), None)
+        self._commit(tables.RAW_EVENTS, cells, arrived, {**receipt, "previous": previous})
 
     def _commit(
         self,
