@@ -54,13 +54,12 @@ class Checkpoints:
         committed meanwhile.
         """
         head = self.ledger.sync(stream.name)[RAW_EVENTS]
-        last = self._last_words(stream, head)
-        if last is None if isinstance(stream.source, KafkaSource) else not head.complete:
+        if not head.complete and not isinstance(stream.source, KafkaSource):
             return
-        name, (receipts, before) = new_receipt_name(), last or ([], [])
-        files = self._write_files(stream, receipts, before) if last else self._write_all(stream, RAW_EVENTS, "files")
+        name, last = new_receipt_name(), self._last_words(stream, head)
+        files = self._write_files(stream, *last) if last else self._write_all(stream, RAW_EVENTS, "files")
         accepted = [{"path": path, "etag": etag} for path, etag in sorted(self.ledger.accepted(stream.name))]
-        receipt: dict[str, Any] = {
+        receipt = {
             "name": name,
             "reason": "maintenance",
             "accepted": accepted,
@@ -122,7 +121,7 @@ class Checkpoints:
             receipts.append(receipt)
             if "checkpoint" in receipt:
                 return receipts, receipt["checkpoint"].get("files", [])
-            name = receipt["previous"]
+            name = receipt.get("previous")
         return receipts, []
 
     def _since_checkpoint(self, stream: Stream, loaded: Table) -> Iterator[str]:
@@ -149,8 +148,7 @@ class Checkpoints:
         checkpoints: set[str] = set()
         for table in ALL:
             found = self.lake.catalog.load_table(stream.name, table).snapshots()
-            needed |= {name for each in found if (name := summary(each, "receipt"))}
-            needed |= {name for each in found if (name := positions_receipt(each))}
+            needed |= {name for each in found for name in (summary(each, "receipt"), positions_receipt(each)) if name}
             checkpoints |= {name for each in found if (name := summary(each, "checkpoint"))}
             ids = {each.snapshot_id for each in found}
             for oldest in (each for each in found if each.parent_snapshot_id not in ids):

@@ -148,7 +148,7 @@ class Gathering:
                 rewritten |= _cells(receipt, "rewritten")
                 disturbed |= _cells(receipt, "disturbed")
             is_same_numbering &= "buckets" not in (receipt or {})
-            name = receipt["previous"] if receipt else None
+            name = receipt.get("previous") if receipt else None
             if receipt and "checkpoint" in receipt:
                 content = read_content(self.catalog, self.stream, self.name, receipt)
                 fold.complete &= content is not None

@@ -218,3 +218,12 @@ def test_what_a_writer_at_work_has_written_is_not_taken_away(lived: Lived) -> No
     lived.platform.lake.catalog.write_receipt(lived.stream.name, "at work.json", {})
     live_on(lived, 2 * EACH)
     assert "at work.json" in stored(lived)
+
+
+def test_where_a_topic_stands_is_kept_as_long_as_a_snapshot_tells_it(lived: Lived) -> None:
+    lake, name = lived.platform.lake, "positions.json"
+    lake.catalog.write_receipt(lived.stream.name, name, {})
+    base = lake.current(lived.stream, RAW_EVENTS)
+    lake.publish(lake.stage_nothing(lived.stream, RAW_EVENTS, base, {"positions": name}))
+    live_on(lived, 2 * EACH)
+    assert name in stored(lived)
