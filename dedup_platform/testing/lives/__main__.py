@@ -12,10 +12,13 @@ from pathlib import Path
 
 from dedup_platform.testing.lives import Op, live, program, shrunk
 
+MEMORY = Path("/dev/shm")
+"""A folder in memory, where the machine has one: a life has thousands of files put on the disk."""
+
 
 def failure(seed: int, ops: Sequence[Op]) -> str | None:
     """What goes wrong in this life; None if nothing does."""
-    folder = Path(tempfile.mkdtemp(prefix="life"))
+    folder = Path(tempfile.mkdtemp(prefix="life", dir=MEMORY if MEMORY.is_dir() else None))
     try:
         live(folder, seed, ops)
     except Exception as error:
