@@ -15,11 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from dedup_platform import recompute, tables
+from dedup_platform import cellwork, recompute, tables
 from dedup_platform.catalog import FileChange, changes, head, since
 from dedup_platform.cellwork import Chunk, Step, Work, work
 from dedup_platform.datafiles import TableFiles
@@ -105,17 +106,22 @@ def given_to_tasks() -> Iterator[tuple[list[int], list[int]]]:
     given: list[int] = []
     read: list[int] = []
 
-    def watched(spark: SparkSession, chunks: Iterable[Chunk], step: Step, stored: Mapping[str, TableFiles]) -> Work:
+    send = cellwork._on_workers
+
+    def sent(spark: SparkSession, chunks: Iterable[Chunk], *arguments: Any) -> Any:
         known = list(chunks)
         for chunk in known:
             for cells in (chunk.cells, chunk.around, *chunk.old.values()):
                 given.extend(file.file_size_in_bytes for files in cells.values() for file in files)
         given.sort()
-        done = work(spark, known, step, stored)
+        return send(spark, known, *arguments)
+
+    def worked(spark: SparkSession, chunks: Iterable[Chunk], step: Step, stored: Mapping[str, TableFiles]) -> Work:
+        done = work(spark, chunks, step, stored)
         read.append(done.bytes_read)
         return done
 
-    with patch.object(recompute, "work", watched):
+    with patch.object(cellwork, "_on_workers", sent), patch.object(recompute, "work", worked):
         yield given, read
 
 

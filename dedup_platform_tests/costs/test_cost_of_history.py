@@ -56,9 +56,8 @@ def repairs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Repair]:
 
 
 def test_a_repair_reads_as_many_data_files_and_bytes_after_a_long_history(repairs: dict[int, Repair]) -> None:
-    assert repairs[SHORT].scans.files > 0
-    assert repairs[SHORT].scans.records > 0
-    assert repairs[LONG].scans == repairs[SHORT].scans
+    # Tasks read all that a repair reads, what links cells included: Spark's own scans read nothing.
+    assert repairs[LONG].scans == repairs[SHORT].scans == Scans(0, 0, 0, 0)
     assert repairs[SHORT].given
     assert repairs[LONG].given == repairs[SHORT].given
     events, fragments, sessions = repairs[SHORT].read
