@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dedup_platform import tables
-from dedup_platform.catalog import bucket_count, changes_numbering, head, paired_duplicates
+from dedup_platform.catalog import added_files, bucket_count, changes_numbering, head, paired_duplicates
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
 from dedup_platform.lakehouse import Lakehouse, Staged
 from dedup_platform.lateness import Cell
@@ -167,7 +167,9 @@ def test_what_was_written_under_one_numbering_is_not_published_under_another(liv
     lake, stream = lived.platform.lake, lived.stream
     staged = lived.described.stage_arrival(lived.cells[0], LATER)
     change(lived)
-    again = lake.rebase(stream, staged, lake.current(stream, RAW_EVENTS), {})
+    raw = lake.catalog.load_table(stream.name, RAW_EVENTS)
+    written = list(added_files(raw, next(each for each in raw.snapshots() if each.snapshot_id == staged.snapshot_id)))
+    again = lake.stage_append(stream, RAW_EVENTS, lake.current(stream, RAW_EVENTS), written, {})
     with pytest.raises(ConflictError):
         lake.publish(again)
     assert not any(lived.stale().values())
