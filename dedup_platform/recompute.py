@@ -48,6 +48,10 @@ from dedup_platform.totals import longest_reach, total_events
 from dedup_platform.widening import links_of_keys, spans_before, spans_now
 
 
+MANY_STARTS = 100_000
+"""Beyond so many cells in which old sessions may start, those that there are are asked for instead."""
+
+
 @dataclass(frozen=True)
 class Build:
     """What one recomputation of one table is pinned to."""
@@ -256,9 +260,17 @@ class Recompute:
         if most <= len(changed) and self._known_cells(build) <= changed:
             return WidenedSessions(changed, changed)
         step = reach(stream.sessions.timeout, stream.partitions.length)
-        starts = frozenset(Cell(cell.partition - back, cell.bucket) for cell in changed for back in range(longest + 1))
-        before = spans_before(self.lake, stream, build.base, starts)
+        before = spans_before(self.lake, stream, build.base, self._starts_of_reaching(build, changed, longest))
         return with_sessions(changed, step, before, partial(spans_now, self.lake, stream, build.source))
+
+    def _starts_of_reaching(self, build: Build, changed: Cells, longest: int) -> Cells:
+        """The cells in which old sessions start that may reach the changed ones."""
+        if len(changed) * (longest + 1) <= MANY_STARTS:
+            return frozenset(
+                Cell(cell.partition - back, cell.bucket) for cell in changed for back in range(longest + 1)
+            )
+        buckets = {cell.bucket for cell in changed}
+        return frozenset(cell for cell in self.ledger.sizes(build.stream.name, SESSIONS) if cell.bucket in buckets)
 
     def _known_cells(self, build: Build) -> Cells:
         """All cells that hold fragments or sessions."""
