@@ -47,7 +47,6 @@ from dedup_platform.tables import (
 from dedup_platform.totals import longest_reach, total_events
 from dedup_platform.widening import links_of_keys, spans_before, spans_now
 
-
 MANY_STARTS = 100_000
 """Beyond so many cells in which old sessions may start, those that there are are asked for instead."""
 
