@@ -71,7 +71,7 @@ class Facts:
 
     @cached_property
     def disturbed(self) -> frozenset[Cell]:
-        """The changed cells that may have lost a record which beat one of theirs."""
+        """The changed cells that go together: records went from them or between them, or had beaten some of theirs."""
         return frozenset(cell for cell, change in self.changes.items() if change.disturbed)
 
 
@@ -143,9 +143,10 @@ def plan(facts: Facts, policy: Policy, now: datetime) -> TablePlan:
         judged = list(_judge(group, facts, policy, closes, now))
         stale += judged
         if judged[0].ready:  # then all of the group are
-            # Of a whole bucket any cell will do: the run that has one has all of them.
             first, last = min(group).partition, max(group).partition
-            hulls.add((first, first if policy.whole_buckets else last))
+            # Wherever they lie, the run that has one cell of these has all of them.
+            is_scattered = policy.whole_buckets or not facts.disturbed.isdisjoint(group)
+            hulls.add((first, first if is_scattered else last))
     stale.sort(key=attrgetter("cell"))
     return TablePlan(facts.stream, facts.table, tuple(stale), tuple(_runs(stale, hulls, facts, policy)))
 
@@ -158,18 +159,6 @@ def linked_cells(cell: Cell, facts: Facts, cells_around: int) -> Iterator[Cell]:
     first, latest = facts.arrival_min.get(cell), facts.arrival_max
     if first is not None:
         yield from (each for each in _near(cell, cells_around) if each in latest and first <= latest[each])
-
-
-def disturbed_with(cell: Cell, facts: Facts, cells_around: int) -> Iterator[Cell]:
-    """The changed cells of the same bucket near a changed one, where a record went from the one that beat in the other.
-
-    Nothing is left in the data to tell which, so all that may be are told.
-    """
-    if cell in facts.changes and facts.disturbed:
-        is_disturbed = cell in facts.disturbed
-        for each in _near(cell, cells_around):
-            if each in facts.disturbed or (is_disturbed and each in facts.changes):
-                yield each
 
 
 def contiguous(partitions: Iterable[int]) -> Iterator[tuple[int, ...]]:
@@ -213,6 +202,7 @@ def _whole_buckets(facts: Facts) -> Iterable[list[Cell]]:
 def _linked_groups(facts: Facts, cells_around: int) -> Iterator[list[Cell]]:
     """Stale cells and those linked to them, in groups that a commit must not cut."""
     seen: set[Cell] = set()
+    is_joined = False
     earliest, latest = facts.arrival_min, facts.arrival_max
     steps = [step for step in range(-cells_around, cells_around + 1) if step]
     for waiting in (*facts.changes, *facts.outdated):
@@ -231,10 +221,10 @@ def _linked_groups(facts: Facts, cells_around: int) -> Iterator[list[Cell]]:
                 if (first and end and first <= end) or (begin and last and begin <= last):
                     seen.add(other)
                     group.append(other)
-            for other in disturbed_with(cell, facts, cells_around) if steps and facts.disturbed else ():
-                if other not in seen:
-                    seen.add(other)
-                    group.append(other)
+            if cell in facts.disturbed and not is_joined:
+                is_joined = True
+                group += facts.disturbed - seen
+                seen |= facts.disturbed
         yield group
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from dedup_platform.lateness import Cell, Facts, disturbed_with, linked_cells
+from dedup_platform.lateness import Cell, Facts, linked_cells
 
 Cells = frozenset[Cell]
 Link = tuple[Cell, Cell]
@@ -32,11 +32,11 @@ def with_linked_keys(cells: Cells, facts: Facts, around: int, ask: Callable[[Cel
     """These cells, and those whose verdicts must change together with theirs.
 
     Facts tell which neighbours can matter at all. Which of them share a key within the window, the data tell: `ask`
-    says which pairs of some cells do. Where a record went that had beaten others, no data are left to tell: the cells
-    that it left and those that it may have beaten in go together.
+    says which pairs of some cells do. Where a record went, no data are left to tell where it is now and whom it had
+    beaten: all cells that may be concerned go together.
     """
     while True:
-        cells = _with_disturbed(cells, facts, around)
+        cells = _with_disturbed(cells, facts)
         suspects = _suspects(facts, cells, around)
         if not suspects:
             return cells
@@ -78,14 +78,8 @@ def with_sessions(
         read |= grown(needed, step)
 
 
-def _with_disturbed(cells: Cells, facts: Facts, around: int) -> Cells:
-    found, waiting = set(cells), [cell for cell in cells if cell in facts.changes]
-    for cell in waiting:  # it grows meanwhile
-        for other in disturbed_with(cell, facts, around):
-            if other not in found:
-                found.add(other)
-                waiting.append(other)
-    return frozenset(found)
+def _with_disturbed(cells: Cells, facts: Facts) -> Cells:
+    return cells if cells.isdisjoint(facts.disturbed) else cells | facts.disturbed
 
 
 def _suspects(facts: Facts, cells: Cells, around: int) -> Cells:

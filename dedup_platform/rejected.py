@@ -217,7 +217,7 @@ class Rejected:
             "name": name,
             "reason": reason,
             "rewritten": sorted(_cells([*removed, *done.added])),
-            "disturbed": sorted(self._disturbed(stream, set(_cells(removed)))),
+            "disturbed": sorted(self._disturbed(stream, _cells(removed), _cells(done.added))),
             "previous": head.receipt,
         }
         staged = self.lake.stage_files(
@@ -227,14 +227,14 @@ class Rejected:
         self.lake.publish(staged)
         return staged.snapshot_id
 
-    def _disturbed(self, stream: Stream, left: set[Cell]) -> set[Cell]:
-        """The cells in which a record may have been beaten by one that is not what it was, or where it was.
+    def _disturbed(self, stream: Stream, left: set[Cell], entered: set[Cell]) -> set[Cell]:
+        """The cells that one commit must judge: those that records left, came to, or may have beaten others in.
 
         Of what is no longer there the data cannot tell, so the receipt does.
         """
         around = reach(stream.deduplicate.window, stream.partitions.length)
         near = {Cell(cell.partition + step, cell.bucket) for cell in left for step in range(-around, around + 1)}
-        return set(self.ledger.sizes(stream.name, RAW_EVENTS, near)) if near else set()
+        return {*self.ledger.sizes(stream.name, RAW_EVENTS, near), *entered} if near else set()
 
     def _read(self, stream: Stream, choice: Choice, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The chosen records, some at a time; of a payload the beginning."""

@@ -91,7 +91,7 @@ def read_changes(connection: sa.Connection, stream: str, source: str) -> Iterato
             moment(first) or EPOCH,
             moment(last) or EPOCH,
             moment(arrival),
-            bool(disturbed),
+            bool(disturbed) and source == tables.RAW_EVENTS,
         )
 
 

@@ -97,6 +97,7 @@ class Gathering:
             self._add_unproven(fold, snapshot, receipt, touched)
         elif self.name == tables.RAW_EVENTS and receipt is None and robbed:
             fold.robbed[sequence, at] = frozenset(robbed)
+            fold.disturb(touched, sequence, at)
 
     def _add_unproven(self, fold: Fold, snapshot: Snapshot, receipt: Receipt | None, touched: set[Cell]) -> None:
         """Nothing proves cells that a commit changed and did not name, nor any cell whose numbering it alone told."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dedup_platform.lateness import Cell, Change, Facts, Policy, disturbed_with, plan
+from dedup_platform.lateness import Cell, Change, Facts, Policy, plan
 from dedup_platform.linking import Cells, Link, Span, with_linked_keys, with_sessions, with_whole_buckets
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -160,11 +160,17 @@ class EventsTable:
     def remove(self, record: Rec) -> None:
         """As decoding again does; the file that goes tells the earliest arrival of its cell."""
         cell = self.cell(record)
-        self._note(cell, min(each.arrival for each in self.raw if self.cell(each) == cell), disturbed=False)
+        self._note(cell, min(each.arrival for each in self.raw if self.cell(each) == cell), disturbed=True)
         self.raw.remove(record)
         for near in {self.cell(each) for each in self.raw} - {cell}:
             if abs(near.partition - cell.partition) <= self.around:
                 self._note(near, None, disturbed=True)
+
+    def move(self, record: Rec, time: int) -> None:
+        """The same record happened at another time, as it is decoded now: in one commit."""
+        self.remove(record)
+        self.add(record._replace(time=time))
+        self._note(self.cell(self.raw[-1]), record.arrival, disturbed=True)
 
     def _note(self, cell: Cell, arrival: int | None, disturbed: bool) -> None:
         before, after = self.pending.get(cell), changed(cell, arrival, disturbed)
@@ -201,6 +207,8 @@ class EventsTable:
 
     def check(self) -> None:
         here = {record: winner for rows in self.rows.values() for record, winner in rows.items()}
+        numbers = [record.number for rows in self.rows.values() for record in rows]
+        assert len(set(numbers)) == len(numbers), "a record is in two cells"
         for record, winner in here.items():
             assert winner is None or winner in here or winner not in self.raw, "what beat it is in no table"
             assert winner or not any(self.beats(other, record) for other in here), "two copies are events"
@@ -222,7 +230,8 @@ def live_through_copies(random: Random) -> None:
         for _ in range(min(len(incoming), random.randint(1, 6))):
             table.add(incoming.pop())
         if incoming and random.random() < 0.3:
-            table.remove(random.choice(table.raw))
+            record = random.choice(table.raw)
+            table.remove(record) if random.random() < 0.5 else table.move(record, random.randrange(60))
         if table.pending and random.random() < 0.8:
             waiting = sorted(table.pending)
             table.run(frozenset(random.sample(waiting, random.randint(1, len(waiting)))))
@@ -230,12 +239,14 @@ def live_through_copies(random: Random) -> None:
 
 
 def test_the_planner_cuts_nothing_that_a_record_which_went_had_linked() -> None:
-    left, beaten, beyond = (changed(Cell(day, 0), arrival=None, disturbed=day == 11) for day in (10, 11, 13))
-    facts = facts_of({each.cell: each for each in (left, beaten, beyond)})
-    assert set(disturbed_with(left.cell, facts, 1)) == {beaten.cell}
-    assert set(disturbed_with(beaten.cell, facts, 1)) == {left.cell}
+    left, beaten, other = (changed(Cell(day, 0), arrival=None, disturbed=day < 13) for day in (10, 11, 13))
+    far = changed(Cell(2_000_000, 3), arrival=None, disturbed=True)
+    facts = facts_of({each.cell: each for each in (left, beaten, other, far)})
+    together = {left.cell, beaten.cell, far.cell}
+    assert with_linked_keys(frozenset([far.cell]), facts, 1, lambda _: ()) == together
+    assert with_linked_keys(frozenset([other.cell]), facts, 1, lambda _: ()) == {other.cell}
     runs = plan(facts, Policy(reach=1, max_partitions_per_run=1), START + timedelta(days=1)).runs
-    assert [run.partitions for run in runs] == [(10, 11), (13,)]
+    assert [run.partitions for run in runs] == [(10,), (13,)], "the run of the first takes in the far one, too"
 
 
 def test_each_bucket_of_sessions_is_repaired_by_one_run_and_none_is_left_out() -> None:

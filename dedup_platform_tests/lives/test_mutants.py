@@ -70,7 +70,9 @@ FAULTS: Mapping[str, Mapping[str, Any]] = {
         "dedup_platform.recompute.with_sessions": lambda changed, *_: WidenedSessions(changed, changed)
     },
     "what is read for a chain ends with the changed cells": {"dedup_platform.recompute.spans_now": lambda *_: []},
-    "what a record had beaten that went is not linked": {"dedup_platform.linking.disturbed_with": lambda *_: ()},
+    "what a record had beaten that went is not linked": {
+        "dedup_platform.linking._with_disturbed": lambda cells, _: cells
+    },
     "cells that share a key are not linked": {"dedup_platform.recompute.links_of_keys": lambda *_: []},
     "a replay tells of no cell that it disturbed": {
         "dedup_platform.ledger.fold.Fold.disturb": lambda *_: None,
