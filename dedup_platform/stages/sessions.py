@@ -45,12 +45,9 @@ def stitch_edges(fragments: DataFrame, stream: Stream) -> DataFrame:
 
 
 def _as_sessions(joined: DataFrame, stream: Stream) -> DataFrame:
-    return (
-        joined.withColumn("session_id", F.col("first_arrived.session_id"))
-        .withColumn("first_arrived_at", F.col("first_arrived.arrival_time"))
-        .withColumns(told_sums(stream))
-        .select(column_names(stream, SESSIONS))
-    )
+    first = {"session_id": "first_arrived.session_id", "first_arrived_at": "first_arrived.arrival_time"}
+    columns = {name: F.col(place) for name, place in first.items()} | told_sums(stream)
+    return joined.withColumns(columns).select(column_names(stream, SESSIONS))
 
 
 def _near_an_edge(stream: Stream) -> Column:
