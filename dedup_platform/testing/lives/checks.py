@@ -32,15 +32,23 @@ class Checks:
             stale = {plan.table: {each.cell for each in plan.stale} for plan in plans}
             wrong += _events(stream, state, stale[DEDUPLICATED_EVENTS])
             wrong += _fragments(stream, state, stale[SESSION_FRAGMENTS])
-            wrong += self._sessions(stream, state, stale[SESSIONS])
+            [fragments] = [plan for plan in plans if plan.table == SESSION_FRAGMENTS]
+            mixed = {each.cell.bucket for each in fragments.stale if each.reason == "settings"}
+            wrong += self._sessions(stream, state, stale[SESSIONS], mixed)
         return wrong
 
-    def _sessions(self, stream: Stream, state: State, stale: set[Cell]) -> Iterator[str]:
-        """Each bucket's sessions are those of its fragments: as they are, or while something waits as they were."""
+    def _sessions(self, stream: Stream, state: State, stale: set[Cell], mixed: set[int]) -> Iterator[str]:
+        """Each bucket's sessions are those of its fragments: as they are, or while something waits as they were.
+
+        Of buckets whose fragments are of other rules (`mixed`) nothing is said: within a partition nobody joins those.
+        """
         waiting = {cell.bucket for cell in stale}
         found, fragments = _by_bucket(state.rows[SESSIONS]), _by_bucket(state.rows[SESSION_FRAGMENTS])
         for bucket in found.keys() | fragments.keys() | self._possible.keys():
             rows, inside = _shown(found.get(bucket, ())), fragments.get(bucket, ())
+            if bucket in mixed:
+                self._possible[bucket] = [rows]
+                continue
             possible = [_stitched(inside, stream.sessions.timeout)]
             if bucket in waiting:
                 # A run at work goes on under the rules that it began with.
