@@ -23,7 +23,11 @@ def test_a_life_is_right_at_every_published_snapshot(number: int, thorough: bool
 
 
 @settings(
-    max_examples=10, deadline=None, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck)
+    max_examples=10,
+    derandomize=True,
+    deadline=None,
+    phases=[Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
 )
 @given(
     st.integers(0, 2**16),
