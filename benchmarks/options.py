@@ -9,7 +9,7 @@ from benchmarks.contenders import NAMES
 from benchmarks.process import PROJECT
 
 DEFAULT_MEASURES = ("rebuild", "rebuild_cold", "next_hour", "repair", "skew", "state")
-MEASURES = (*DEFAULT_MEASURES, "history", "upkeep", "landing", "tick", "kafka")
+MEASURES = (*DEFAULT_MEASURES, "history", "upkeep", "landing", "tick", "kafka", "scale", "beside")
 """Each is a module of `benchmarks.measures`."""
 
 
@@ -26,6 +26,7 @@ class Options:
     runs: int
     memory: str
     folder: Path
+    beside: Path | None
     docs: Path | None
 
     def described(self) -> dict[str, object]:
@@ -51,8 +52,12 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     )
     parser.add_argument("--contenders", type=_names(NAMES), default=NAMES, help=f"comma-separated: {', '.join(NAMES)}")
     parser.add_argument("--folder", type=_absolute, default=PROJECT / "build", help="where data and figures go")
+    parser.add_argument("--beside", type=_absolute, default=None, help="another checkout, for the measure of this name")
     parser.add_argument("--docs", type=Path, default=None, help="also write the page of figures to this file")
-    return Options(**vars(parser.parse_args(arguments)))
+    options = Options(**vars(parser.parse_args(arguments)))
+    if "beside" in options.measures and not (options.beside and (options.beside / "benchmarks").is_dir()):
+        parser.error("the measure beside needs --beside FOLDER, another checkout of this project")
+    return options
 
 
 def _absolute(text: str) -> Path:

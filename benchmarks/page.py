@@ -58,6 +58,15 @@ _SECTIONS = {
         "without taking them apart. Warm, every run from nothing.",
     ),
     "skew": ("One entity owns a fifth", "Whole processes. The peak is of the process and all its children together."),
+    "scale": (
+        "Three years of a large stream",
+        "At a hundredth: a hundredth of the cells of 1,095 days of 1,024 buckets, and of the commits of a day in which "
+        "one comes every 10 seconds. Bytes, unless it says otherwise.",
+    ),
+    "beside": (
+        "Beside another checkout",
+        "The same work by this code and by that of another checkout, in turns, on warm processes over equal tables.",
+    ),
     "tick": (
         "Ticks",
         "A tick reads metadata only. The first fold is what a lost control database costs.",
@@ -100,6 +109,7 @@ def _page(figures: Figures, picture: str | None) -> Iterator[str]:
     yield "make bench                                                   # the default measures"
     yield 'make bench BENCH="--events 1000000 --contenders ours,duckdb"   # smaller, and some contenders only'
     yield 'make bench BENCH="--measures history,upkeep,landing,tick,kafka"   # more'
+    yield 'make bench BENCH="--measures beside --beside ../before"        # the same by another checkout, in turns'
     yield 'make bench BENCH="--docs docs/benchmarks.md"                  # write this page, too'
     yield "```"
     yield ""
@@ -139,6 +149,10 @@ def _section(section: str, measures: dict[str, dict[str, Figure]]) -> Iterator[s
     yield ""
     if section == "state":
         yield from _table(("contender", "bytes for each event"), _state(measures[section]))
+        return
+    if section == "scale":
+        rows = [(name.partition(": ")[2], f"{each[OURS]['value']:,}") for name, each in measures.items()]
+        yield from _table(("what", "measured"), rows)
         return
     shown = [
         (*([name.partition(": ")[2]] if len(measures) > 1 else []), contender, *_row(contenders, contender))

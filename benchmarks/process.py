@@ -1,6 +1,7 @@
 """The harness's side of a contender's process: asks, waits, and watches its memory and what it writes."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -15,11 +16,14 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 from benchmarks.contender import Output, Task
+from benchmarks.contenders import BEFORE, OURS
 
 PROJECT = Path(__file__).parent.parent
 _SECONDS_BETWEEN_LOOKS = 0.25
 _PATIENCE_SECONDS = 60
 _MEGABYTE = 1024 * 1024
+_CALLED = {BEFORE: OURS}
+"""Names here -> what another checkout calls the same contender."""
 
 
 class ContenderError(Exception):
@@ -41,9 +45,9 @@ class Run:
 
 
 class Contestant:
-    """A contender in its own process, which stays warm until it is closed."""
+    """A contender in its own process, which stays warm until it is closed; its code may be that of another checkout."""
 
-    def __init__(self, name: str, task: Task) -> None:
+    def __init__(self, name: str, task: Task, checkout: Path = PROJECT) -> None:
         self.name = name
         self.task = task
         Path(task.home).mkdir(parents=True, exist_ok=True)
@@ -52,8 +56,10 @@ class Contestant:
         self._log = logs / f"{name.replace(' ', '-')}.log"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.worker", name, json.dumps(task.to_json())],
-                cwd=PROJECT,
+                [sys.executable, "-m", "benchmarks.worker", _CALLED.get(name, name), json.dumps(task.to_json())],
+                cwd=checkout,
+                # The folder alone would do for this process, but not for those that it starts.
+                env=os.environ | {"PYTHONPATH": str(checkout)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

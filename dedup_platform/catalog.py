@@ -31,7 +31,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import TimestamptzType
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.exc import DBAPIError
 
 from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell
@@ -169,13 +169,17 @@ class Catalog:
         return f"{self.settings.warehouse}/{stream}/receipts/{name}"
 
 
+_LOCATION = select(IcebergTables.metadata_location).where(
+    IcebergTables.catalog_name == CATALOG,
+    IcebergTables.table_namespace == bindparam("stream"),
+    IcebergTables.table_name == bindparam("table"),
+)
+"""Made once: it is asked dozens of times by every command, and making it takes longer than asking."""
+
+
 def _metadata_location(catalog: SqlCatalog, stream: str, table: str) -> str | None:
-    of = IcebergTables
-    query = select(of.metadata_location).where(
-        of.catalog_name == CATALOG, of.table_namespace == stream, of.table_name == table
-    )
     with catalog.engine.connect() as connection:
-        return connection.execute(query).scalar()
+        return connection.execute(_LOCATION, {"stream": stream, "table": table}).scalar()
 
 
 def new_receipt_name() -> str:

@@ -6,7 +6,7 @@ writes what differs (rule 6). It commits nothing: what it returns are files that
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -42,8 +42,28 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
+class Share:
+    """One of the parts into which rows are cut by the hash of their key: copies of each other are in the same one."""
+
+    number: int = 0
+    of: int = 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is all there is."""
+        return self.of == 1
+
+    def __call__(self, rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+        """Those of some rows that are in this share."""
+        return rows if self.is_whole else rows.filter(rows.select(key).hash_rows() % self.of == self.number)
+
+
+WHOLE = Share()
+
+
+@dataclass(frozen=True)
 class Written:
-    """What became of one cell of one table. Unchanged cells have no new file and keep the old ones."""
+    """What became of one cell of one table, or of a share of it. A cell that is unchanged keeps its old files."""
 
     cell: Cell
     table: str
@@ -67,6 +87,8 @@ class Chunk:
     around: CellFiles = field(default_factory=dict)
     bytes: int = 0
     """About what there is to read in these cells."""
+    share: Share = WHOLE
+    """Of these cells' rows only this share is worked on."""
 
 
 @dataclass
@@ -82,6 +104,29 @@ class Store:
         frame = frame_of(self.tables[table].read(files, columns))
         self.bytes_read += self.tables[table].bytes_of(files, columns)
         return frame
+
+    def read_share(
+        self, table: str, files: Sequence[DataFile], columns: Sequence[str], share: Share, key: Sequence[str]
+    ) -> pl.DataFrame:
+        """The rows of some files that are in a share; of all others, no more than a batch at a time is in memory."""
+        if share.is_whole or not files:
+            return self.read(table, files, columns)
+        self.bytes_read += self.tables[table].bytes_of(files, columns)
+        batches = (batch for file in files for batch in self.tables[table].batches(file, columns))
+        # Typed alike, whether read in batches or at once.
+        nothing = frame_of(self.tables[table].read([], columns))
+        return pl.concat([nothing, *(share(frame_of(batch), key) for batch in batches)])
+
+    def replace_share(
+        self, table: str, cell: Cell, old: Sequence[DataFile], rows: pl.DataFrame, share: Share, key: Sequence[str]
+    ) -> tuple[bool, DataFile | None]:
+        """Write the rows of a share of a cell; whether they differ from those of the old files, and the new file.
+
+        It is written although it is the same: if another share differs, no old file stays.
+        """
+        before = self.read_share(table, old, rows.columns, share, key)
+        is_changed = not rows.sort(COORDINATES).equals(before.sort(COORDINATES))
+        return is_changed, self.tables[table].write(cell, rows.to_arrow()) if rows.height else None
 
     def replace(
         self,
@@ -117,9 +162,12 @@ class Deduplication:
         Fragments are made here although another commit publishes them, because the events are in memory: reading them
         again would cost a third of the time.
         """
-        names = column_names(self.stream, DEDUPLICATED_EVENTS)
+        names, key = column_names(self.stream, DEDUPLICATED_EVENTS), self.stream.deduplicate.key
         cells, around = (
-            {cell.partition: store.read(RAW_EVENTS, files, names) for cell, files in part.items()}
+            {
+                cell.partition: store.read_share(RAW_EVENTS, files, names, chunk.share, key)
+                for cell, files in part.items()
+            }
             for part in (chunk.cells, chunk.around)
         )
         verdicts = deduplicate(cells, around, self.stream)
@@ -128,7 +176,10 @@ class Deduplication:
             numbers = _lateness(found, cell, self.stream)
             for table, rows in ((DUPLICATE_EVENTS, found.duplicates), (DEDUPLICATED_EVENTS, found.events)):
                 old, names = chunk.old[table].get(cell, ()), column_names(self.stream, table)
-                is_changed, file = store.replace(table, cell, old, rows, COORDINATES, names)
+                if chunk.share.is_whole:
+                    is_changed, file = store.replace(table, cell, old, rows, COORDINATES, names)
+                else:
+                    is_changed, file = store.replace_share(table, cell, old, rows, chunk.share, key)
                 yield Written(cell, table, is_changed, file, numbers=numbers)
             # The events come last.
             if is_changed and cell.bucket != NO_ENTITY:
@@ -151,7 +202,11 @@ class Fragmentation:
 def chunks_along_time(
     files: CellFiles, cells: Iterable[Cell], old: Mapping[str, CellFiles], reach: int, weigh: Weigh
 ) -> Iterator[Chunk]:
-    """The cells cut into chunks of one bucket each, with the files of the cells within `reach` partitions of them."""
+    """The cells cut into chunks of one bucket each, with the files of the cells within `reach` partitions of them.
+
+    Rows without an entity are all in one bucket, however many there are: what is too much of them is cut by their keys.
+    Each share is then read from the whole of the cells' files, so this is for memory's sake.
+    """
     by_bucket: dict[int, list[Cell]] = {}
     for cell in sorted(cells):
         by_bucket.setdefault(cell.bucket, []).append(cell)
@@ -161,7 +216,12 @@ def chunks_along_time(
             near = {Cell(cell.partition + step, cell.bucket) for cell in part for step in range(-reach, reach + 1)}
             inside = {cell: files.get(cell, ()) for cell in part}
             weight = sum(weights[cell] for cell in part)
-            yield Chunk(inside, _old_of(part, old), _of(near - set(part), files), weight)
+            chunk = Chunk(inside, _old_of(part, old), _of(near - set(part), files), weight)
+            shares = 1
+            if part[0].bucket == NO_ENTITY:
+                rows = sum(file.record_count for found in inside.values() for file in found)
+                shares = max(1, min(-(-weight // CHUNK_BYTES), rows))
+            yield from (replace(chunk, share=Share(number, shares)) for number in range(shares))
 
 
 def chunks_of_chains(files: CellFiles, cells: Iterable[Cell], old: Mapping[str, CellFiles]) -> Iterator[Chunk]:

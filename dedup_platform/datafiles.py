@@ -15,6 +15,7 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow, write_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
+from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table, WriteTask
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import BucketTransform
@@ -50,15 +51,26 @@ class TableFiles:
     def _io(self) -> FileIO:
         return load_file_io(dict(self.properties), self.metadata.location)
 
+    @cached_property
+    def _selections(self) -> dict[tuple[str, ...], Schema]:
+        return {}
+
+    def _select(self, columns: Sequence[str]) -> Schema:
+        """The schema of some columns, of which tasks ask cell after cell: making one takes milliseconds."""
+        names = tuple(columns)
+        if names not in self._selections:
+            self._selections[names] = self.metadata.schema().select(*names)
+        return self._selections[names]
+
     def read(self, files: Sequence[DataFile], columns: Sequence[str]) -> pa.Table:
         """The rows of some files; a column that a file is too old to have is null."""
-        schema = self.metadata.schema().select(*columns)
+        schema = self._select(columns)
         scan = ArrowScan(self.metadata, self._io, schema, AlwaysTrue())
         return scan.to_table([FileScanTask(file) for file in files]).select(columns)
 
     def batches(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows of one file in its order, about 8 MB at a time; a column that it is too old to have is null."""
-        schema = schema_to_pyarrow(self.metadata.schema().select(*columns), include_field_ids=False)
+        schema = schema_to_pyarrow(self._select(columns), include_field_ids=False)
         with self._io.new_input(file.file_path).open() as opened:
             # Not pre-buffered: only the pages that are being read are in memory.
             parquet = pq.ParquetFile(opened, pre_buffer=False, buffer_size=2**20)
@@ -77,7 +89,7 @@ class TableFiles:
 
     def bytes_of(self, files: Sequence[DataFile], columns: Sequence[str]) -> int:
         """What reading some columns takes at most: the files without those other columns whose size is known."""
-        read = self.metadata.schema().select(*columns).field_ids
+        read = self._select(columns).field_ids
         known = ((file.column_sizes or {}).items() for file in files)
         unread = sum(size for sizes in known for field, size in sizes if field not in read)
         return sum(file.file_size_in_bytes for file in files) - unread

@@ -21,7 +21,9 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 _AT_ONCE = 16
 
 _lock = Lock()
-_written: dict[Path, pa.NativeFile] = {}
+_open: dict[Path, pa.NativeFile] = {}
+"""Only as long as they are open: a stream keeps its buffer of a megabyte when it is closed."""
+_closed: set[Path] = set()
 _known_folders: set[Path] = set()
 
 
@@ -38,16 +40,24 @@ class _NotedFile(PyArrowFile):
     def create(self, overwrite: bool = False) -> pa.NativeFile:
         stream = super().create(overwrite)
         with _lock:
-            _written[Path(self._path)] = stream
+            _note_closed()
+            _open[Path(self._path)] = stream
         return stream
+
+
+def _note_closed() -> None:
+    closed = [path for path, stream in _open.items() if stream.closed]
+    for path in closed:
+        del _open[path]
+    _closed.update(closed)
 
 
 def sync_written() -> None:
     """Put on the disk all files that this process wrote and closed since the last time, and the folders they are in."""
     with _lock:
-        paths = [path for path, stream in _written.items() if stream.closed]
-        for path in paths:
-            del _written[path]
+        _note_closed()
+        paths = list(_closed)
+        _closed.clear()
     if not paths:
         return
     folders = _folders_of(paths)

@@ -7,7 +7,7 @@ Whoever loses a race to another writer gets ConflictError, and nothing was writt
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from pyiceberg.manifest import DataFile
@@ -86,7 +86,7 @@ class Rebuilt:
         """This table's part of what was written."""
         return cls(table, tuple(each for each in written if each.table == table), old)
 
-    @property
+    @cached_property
     def changed(self) -> Cells:
         """The cells whose rows differ from before."""
         return frozenset(each.cell for each in self.cells if each.is_changed)
@@ -99,7 +99,7 @@ class Rebuilt:
     @property
     def added(self) -> list[DataFile]:
         """The new files of the changed cells."""
-        return [each.file for each in self.cells if each.file]
+        return [each.file for each in self.cells if each.file and each.cell in self.changed]
 
     def count_events(self) -> tuple[int, int]:
         """The events in the changed cells of a table of fragments, before and after."""

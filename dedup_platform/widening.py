@@ -29,9 +29,9 @@ class LinksOfKeys:
         files = [file for part in (chunk.cells, chunk.around) for found in part.values() for file in found]
         bucket = next(iter(chunk.cells)).bucket
         if files:
-            for earlier, later in linked_partitions(
-                store.read(RAW_EVENTS, files, key_columns(self.stream)), self.stream
-            ):
+            key = self.stream.deduplicate.key
+            records = store.read_share(RAW_EVENTS, files, key_columns(self.stream), chunk.share, key)
+            for earlier, later in linked_partitions(records, self.stream):
                 yield Cell(earlier, bucket), Cell(later, bucket)
 
 

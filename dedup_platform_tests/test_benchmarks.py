@@ -17,7 +17,7 @@ from benchmarks.data import EVENT_COLUMNS, START, Events
 from benchmarks.figures import Figures
 from benchmarks.judge import DisagreementError, Judge
 from benchmarks.machine import about
-from benchmarks.measures import tick
+from benchmarks.measures import scale, tick
 from benchmarks.options import parse
 from benchmarks.page import write_page
 from benchmarks.process import ContenderError, Contestant, Run
@@ -243,3 +243,26 @@ def test_the_harness_writes_figures_a_plot_and_a_page(tmp_path: Path) -> None:
     assert "| duckdb |" in page.split("## Everything from nothing, cold")[1]
     assert str(PROJECT) not in page
     assert str(tmp_path) not in page
+
+
+def test_what_a_large_stream_leaves_behind_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale, "DAYS", 3)
+    monkeypatch.setattr(scale, "INGESTS", 4)
+    monkeypatch.setattr(scale, "INGESTS_A_REPAIR", 2)
+    options = parse(["--measures", "scale", "--folder", str(tmp_path)])
+    bench = Bench(options, Figures(tmp_path / "bench.json", options.described(), about()), Console(quiet=True))
+    scale.measure(bench)
+    values = {name: each[OURS]["value"] for name, each in bench.figures.measures.items()}
+    assert len(values) == 13
+    assert all(value > 0 for value in values.values())
+    page = tmp_path / "benchmarks.md"
+    write_page(bench.figures, page)
+    assert f"| metadata file of sessions | {values['scale: metadata file of sessions']:,} |" in page.read_text("utf-8")
+
+
+def test_another_checkout_must_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for more in ([], ["--beside", str(tmp_path)]):
+        with pytest.raises(SystemExit):
+            parse(["--measures", "beside", *more])
+        assert "--beside FOLDER" in capsys.readouterr().err
+    assert parse(["--measures", "beside", "--beside", str(PROJECT)]).beside == PROJECT

@@ -5,6 +5,8 @@ from importlib import import_module
 from benchmarks.contender import Contender, Task
 
 OURS = "ours"
+BEFORE = "before"
+"""Ours, of another checkout."""
 NAIVE = "naive"
 DUCKDB = "duckdb"
 POLARS = "polars"
@@ -31,6 +33,7 @@ NAMES = tuple(_CLASSES)
 
 DESCRIPTIONS = {
     OURS: "this platform: from `raw_events` to all derived tables, with duplicates, fragments, stable ids and checks",
+    BEFORE: "the same of another checkout",
     NAIVE: "a tutorial's PySpark: `dropDuplicates`, window functions, Parquet",
     DUCKDB: "DuckDB, SQL in one process, Parquet",
     POLARS: "Polars, streaming engine, Parquet",

@@ -97,3 +97,13 @@ def test_a_file_that_is_still_being_written_waits_for_the_next_time(tmp_path: Pa
     opened.close()
     sync_written()
     assert disk & {*paths} == {*paths[:2]}
+
+
+def test_files_that_wait_to_be_synced_hold_no_memory(tmp_path: Path) -> None:
+    before = pa.total_allocated_bytes()
+    for number in range(20):
+        with DurableFileIO().new_output(str(tmp_path / f"{number}")).create() as file:
+            file.write(b"x")
+    # The last one's buffer is held until the next is made; each has a megabyte.
+    assert pa.total_allocated_bytes() - before < 4 * 2**20
+    sync_written()

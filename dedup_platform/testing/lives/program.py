@@ -8,13 +8,13 @@ Fate = Literal["", "killed", "meanwhile"]
 """`killed`: the process dies at one of its steps; `meanwhile`: another process does something before it publishes."""
 
 WEIGHTS = {
-    "deliver": 10,
-    "ingest": 8,
+    "deliver": 3,
+    "ingest": 14,
     "planned": 10,
     "stale": 5,
-    "whole": 3,
-    "repair": 7,
-    "settings": 3,
+    "whole": 2,
+    "repair": 12,
+    "settings": 2,
     "buckets": 2,
     "lose": 2,
     "maintain": 2,
@@ -22,7 +22,7 @@ WEIGHTS = {
     "redecode": 3,
     "accept": 1,
     "start": 1,
-    "fields": 2,
+    "fields": 1,
     "clock": 2,
 }
 """Operations (`Life.op_NAME`), and how often each comes."""
@@ -39,10 +39,12 @@ class Op(NamedTuple):
 def program(seed: int, length: int = 16) -> list[Op]:
     """A random life."""
     random = Random(seed)
+    begin = random.choice((["deliver"], ["deliver", "ingest", "repair"], ["deliver", "ingest", "repair"]))
     names = random.choices([*WEIGHTS], [*WEIGHTS.values()], k=length)
     fates: list[Fate] = random.choices(("", "killed", "meanwhile"), (6, 2, 2), k=length)
     return [
-        Op(name, random.randrange(2**32), fate) for name, fate in zip(["deliver", *names], ["", *fates], strict=False)
+        Op(name, random.randrange(2**32), fate)
+        for name, fate in zip([*begin, *names], [*[""] * len(begin), *fates], strict=True)
     ]
 
 

@@ -11,6 +11,10 @@ from dedup_platform.testing.records import Record, lay_out, record
 
 TICK = timedelta(microseconds=1)
 HOUR = timedelta(hours=1)
+FIRST = 12
+"""Records of the first file."""
+PARTITIONS = 6
+"""Most events lie in so many."""
 
 
 @dataclass
@@ -69,8 +73,9 @@ class World:
         """Put a file or two into the folder."""
         for _ in range(random.choice((1, 1, 2))):
             name = f"{random.randrange(1000):03}-{len(self.files)}.json"
-            # Few at a time: what many touch, all widening would touch anyway.
-            records = [self._record(random) for _ in range(random.choice((1, 1, 2, 5)))]
+            # Many at first, for something to be there. Then few at a time: what many touch, all widening touches anyway.
+            count = random.choice((1, 1, 2, 5)) if self.files else random.choice((1, FIRST, FIRST))
+            records = [self._record(random) for _ in range(count)]
             self._write(name, lay_out(records, name))
 
     def change(self, random: Random) -> bool:
@@ -91,15 +96,15 @@ class World:
         if random.random() < 0.3:
             return sent
         away = random.choice((-1, 1)) * random.choice((self.windows[0], self.windows[0] / 2, self.timeouts[0]))
-        earlier = random.choice((timedelta(), HOUR, -HOUR))
+        earlier = random.choice((timedelta(), HOUR, HOUR, -HOUR))
         return replace(sent, event_time=sent.event_time + away, arrival_time=sent.arrival_time - earlier)
 
     def _record(self, random: Random) -> Record:
         known = [each for records in self.files.values() for each in records]
-        if known and random.random() < 0.25:
+        if known and random.random() < 0.35:
             return self._again(random, random.choice(known))
         step = random.choice((self.timeouts[0], self.timeouts[0] / 2, self.timeouts[1], self.windows[0]))
-        near = self.stream.partitions.start_of(self.first) + random.randint(0, 2) * self.length
+        near = self.stream.partitions.start_of(self.first) + random.randrange(PARTITIONS) * self.length
         time = near + random.randint(-2, 1) * step + random.choice((timedelta(), timedelta(), TICK, -TICK))
         arrival = near + random.randint(0, 6) * HOUR
         entity = random.choice(("a", "a", "a", "b", None))
