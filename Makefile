@@ -11,6 +11,7 @@ READY := $(VENV)/.ready
 PORT ?= 3000
 SPARK_PORT ?= 15002
 SEEDS ?= 20
+BENCH ?=
 # Two at a time: each has a Spark of its own. Tests of one file share what they prepare; files with the longest come first.
 TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 

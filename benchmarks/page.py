@@ -108,7 +108,7 @@ def _page(figures: Figures, picture: str | None) -> Iterator[str]:
     yield "```text"
     yield "make bench                                                   # the default measures"
     yield 'make bench BENCH="--events 1000000 --contenders ours,duckdb"   # smaller, and some contenders only'
-    yield 'make bench BENCH="--measures history,upkeep,landing,tick,kafka"   # more'
+    yield 'make bench BENCH="--measures history,upkeep,landing,tick,kafka,scale"   # more'
     yield 'make bench BENCH="--measures beside --beside ../before"        # the same by another checkout, in turns'
     yield 'make bench BENCH="--docs docs/benchmarks.md"                  # write this page, too'
     yield "```"

@@ -73,7 +73,7 @@ class World:
         """Put a file or two into the folder."""
         for _ in range(random.choice((1, 1, 2))):
             name = f"{random.randrange(1000):03}-{len(self.files)}.json"
-            # Many at first, for something to be there. Then few at a time: what many touch, all widening touches anyway.
+            # Many at first, for something to be there. Then few at a time: what many touch, all widening would touch.
             count = random.choice((1, 1, 2, 5)) if self.files else random.choice((1, FIRST, FIRST))
             records = [self._record(random) for _ in range(count)]
             self._write(name, lay_out(records, name))
