@@ -144,9 +144,10 @@ def plan(facts: Facts, policy: Policy, now: datetime) -> TablePlan:
         stale += judged
         if judged[0].ready:  # then all of the group are
             first, last = min(group).partition, max(group).partition
-            # Wherever they lie, the run that has one cell of these has all of them.
-            is_scattered = policy.whole_buckets or not facts.disturbed.isdisjoint(group)
-            hulls.add((first, first if is_scattered else last))
+            if policy.whole_buckets or not facts.disturbed.isdisjoint(group):
+                # Wherever they lie, the run that has one cell of these that waits has all of them.
+                first = last = min(cell for cell in group if cell in facts.changes or cell in facts.outdated).partition
+            hulls.add((first, last))
     stale.sort(key=attrgetter("cell"))
     return TablePlan(facts.stream, facts.table, tuple(stale), tuple(_runs(stale, hulls, facts, policy)))
 

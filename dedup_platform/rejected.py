@@ -20,13 +20,14 @@ from pyiceberg.table import Table
 from dedup_platform.catalog import added_rejected_files, ancestry, cell_of, new_receipt_name
 from dedup_platform.datafiles import TableFiles
 from dedup_platform.errors import ConservationError, FilesReplacedError, UnknownRecordError
+from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import Lakehouse
 from dedup_platform.lateness import Cell, reach
 from dedup_platform.ledger import Ledger
 from dedup_platform.redecoding import Choice, Dropping, Judge, Redecoding, Replay, Rewritten, is_dropped, rewrite
 from dedup_platform.retries import again_with_same_files
 from dedup_platform.stream import Stream
-from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, RAW_EVENTS
+from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, DEDUPLICATED_EVENTS, RAW_EVENTS
 
 REJECTED_EVENTS = "rejected_events"
 """The rows of `raw_events` that are rejected, where they are named like a table."""
@@ -230,11 +231,15 @@ class Rejected:
     def _disturbed(self, stream: Stream, left: set[Cell], entered: set[Cell]) -> set[Cell]:
         """The cells that one commit must judge: those that records left, came to, or may have beaten others in.
 
-        Of what is no longer there the data cannot tell, so the receipt does.
+        Of what is no longer there the data cannot tell, so the receipt does. Where cells are built by other rules than
+        these, it is not known how far it reached, and those rules may come back: all of their buckets count.
         """
+        facts = self.ledger.facts(stream, DEDUPLICATED_EVENTS, fingerprint(stream, DEDUPLICATED_EVENTS))
+        buckets = {cell.bucket for cell in left} & {cell.bucket for cell in facts.outdated}
+        of_other_rules = {cell for cell in self.ledger.sizes(stream.name, RAW_EVENTS) if cell.bucket in buckets}
         around = reach(stream.deduplicate.window, stream.partitions.length)
         near = {Cell(cell.partition + step, cell.bucket) for cell in left for step in range(-around, around + 1)}
-        return {*self.ledger.sizes(stream.name, RAW_EVENTS, near), *entered} if near else set()
+        return {*self.ledger.sizes(stream.name, RAW_EVENTS, near), *of_other_rules, *entered} if near else set()
 
     def _read(self, stream: Stream, choice: Choice, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The chosen records, some at a time; of a payload the beginning."""

@@ -53,6 +53,11 @@ class Tables:
         platform.lake.publish = watched  # type: ignore[method-assign]
         return platform
 
+    def reopen(self, stream: Stream) -> None:
+        """Another process, with other rules."""
+        self.stream = stream
+        self.platform = self.opened()
+
     def deliver(self, *records: Record) -> None:
         self.files += 1
         write_batch(self.stream, lay_out(records, f"{self.files}.json"))
@@ -186,3 +191,59 @@ def test_copies_whose_first_arrival_was_decoded_into_another_day_are_judged_toge
     assert day(1, 20) not in kept
     found.platform.repair(EVENTS)
     assert found.stale() == []
+
+
+def told_by(stream: Stream, field: str, window: timedelta | None = None) -> Stream:
+    """The stream whose events happened when this field says, perhaps with another window."""
+    time = stream.fields.event_time.model_copy(update={"field": field})
+    rules = stream.deduplicate.model_copy(update={"window": stream.deduplicate.window if window is None else window})
+    fields = stream.fields.model_copy(update={"event_time": time})
+    return stream.model_copy(update={"fields": fields, "deduplicate": rules})
+
+
+def test_a_record_that_moves_next_to_another_one_is_repaired_in_a_bounded_number_of_ticks(tmp_path: Path) -> None:
+    """The run must be asked for by a cell that waits, and not by one that is only linked to it."""
+    found = Tables(tmp_path, window="1d")
+    by_happened, by_arrival = found.stream, told_by(found.stream, "arrived")
+    found.reopen(by_arrival)
+    found.deliver(record("a", "r", day(10, 12), day(20, 12)))
+    found.platform.repair(EVENTS)
+    found.reopen(by_happened)
+    found.deliver(record("a", "s", day(9, 12), day(22, 12)))
+    found.platform.repair(EVENTS)
+    found.platform.redecode(EVENTS, [found.stream.partitions.ordinal(day(20, 12))])
+    for _ in range(4):
+        for plan in found.platform.plan(EVENTS):
+            for run in plan.runs:
+                found.platform.recompute_stale(EVENTS, plan.table, run.partitions)
+    assert found.stale() == []
+
+
+def test_what_a_record_beat_under_other_rules_is_judged_again_when_it_goes(tmp_path: Path) -> None:
+    """It beat one of two days on; it is moved under a window of nothing; then the window is three days again."""
+    found = Tables(tmp_path, window="3d")
+    by_happened, by_arrival = found.stream, told_by(found.stream, "arrived", timedelta(0))
+    found.deliver(record("a", "x", day(1, 12), day(20, 12)), record("a", "x", day(3, 12), day(22, 12)))
+    found.platform.repair(EVENTS)
+    found.reopen(by_arrival)
+    found.platform.redecode(EVENTS, [found.stream.partitions.ordinal(day(1, 12))])
+    found.reopen(by_happened)
+    found.platform.repair(EVENTS)
+    found.check()
+    assert [start for start, _, _ in found.spans()] == [day(3, 12), day(20, 12)]
+
+
+def test_a_window_is_as_long_as_it_says_to_the_microsecond(tmp_path: Path) -> None:
+    """1.001 seconds as a float times a million are 1,000,999.9."""
+    found = Tables(tmp_path, window="1001ms")
+    time = day(1, 12)
+    later = time + timedelta(milliseconds=1001)
+    found.deliver(
+        record("a", "x", time, time),
+        record("a", "x", later, time + timedelta(minutes=1)),
+        record("a", "x", time + timedelta(hours=3)),
+    )
+    found.platform.repair(EVENTS)
+    state = found.reader.read(found.platform, found.stream)
+    assert state is not None
+    assert [row["event_time"] for row in state.all(tables.DUPLICATE_EVENTS)] == [later]

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from dedup_platform.testing.lives import Op, live, program, shrunk
@@ -17,11 +18,11 @@ MEMORY = Path("/dev/shm")
 """A folder in memory, where the machine has one: a life has thousands of files put on the disk."""
 
 
-def failure(seed: int, ops: Sequence[Op]) -> str | None:
+def failure(seed: int, ops: Sequence[Op], brokers: str | None = None) -> str | None:
     """What goes wrong in this life; None if nothing does."""
     folder = Path(tempfile.mkdtemp(prefix="life", dir=MEMORY if MEMORY.is_dir() else None))
     try:
-        live(folder, seed, ops)
+        live(folder, seed, ops, brokers)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     finally:
@@ -29,16 +30,16 @@ def failure(seed: int, ops: Sequence[Op]) -> str | None:
     return None
 
 
-def judged(seed: int) -> tuple[int, str | None]:
+def judged(seed: int, brokers: str | None = None) -> tuple[int, str | None]:
     """A seed and, if its life went wrong, the shortest program that does."""
     ops = program(seed)
-    what = failure(seed, ops)
+    what = failure(seed, ops, brokers)
     if what is None:
         return seed, None
     kind = what.partition(":")[0]
-    short = shrunk(ops, lambda fewer: (failure(seed, fewer) or "").startswith(kind))
+    short = shrunk(ops, lambda fewer: (failure(seed, fewer, brokers) or "").startswith(kind))
     lines = "\n".join(f"    {op}" for op in short)
-    return seed, f"{failure(seed, short) or what}\n{lines}"
+    return seed, f"{failure(seed, short, brokers) or what}\n{lines}"
 
 
 def look_for_garbage_less_often() -> None:
@@ -52,11 +53,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0..100", help="FIRST..END")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--brokers", default=None, help="host:port of a Kafka: records come by topics instead of files")
     options = parser.parse_args()
     first, _, end = options.seeds.partition("..")
     started, wrong = time.monotonic(), 0
     with ProcessPoolExecutor(options.processes, initializer=look_for_garbage_less_often) as pool:
-        for seed, what in pool.map(judged, range(int(first), int(end))):
+        for seed, what in pool.map(partial(judged, brokers=options.brokers), range(int(first), int(end))):
             if what:
                 wrong += 1
                 print(f"seed {seed}: {what}", flush=True)  # noqa: T201

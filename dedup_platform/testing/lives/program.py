@@ -11,7 +11,7 @@ WEIGHTS = {
     "deliver": 3,
     "ingest": 14,
     "planned": 10,
-    "stale": 5,
+    "stale": 7,
     "whole": 2,
     "repair": 12,
     "settings": 2,
@@ -19,7 +19,7 @@ WEIGHTS = {
     "lose": 2,
     "maintain": 2,
     "replay": 2,
-    "redecode": 3,
+    "redecode": 4,
     "accept": 1,
     "start": 1,
     "fields": 1,
@@ -42,10 +42,8 @@ def program(seed: int, length: int = 16) -> list[Op]:
     begin = random.choice((["deliver"], ["deliver", "ingest", "repair"], ["deliver", "ingest", "repair"]))
     names = random.choices([*WEIGHTS], [*WEIGHTS.values()], k=length)
     fates: list[Fate] = random.choices(("", "killed", "meanwhile"), (6, 2, 2), k=length)
-    return [
-        Op(name, random.randrange(2**32), fate)
-        for name, fate in zip([*begin, *names], [*[""] * len(begin), *fates], strict=True)
-    ]
+    beginning = [Op(name, random.randrange(2**32)) for name in begin]
+    return beginning + [Op(name, random.randrange(2**32), fate) for name, fate in zip(names, fates, strict=True)]
 
 
 def shrunk(ops: Sequence[Op], fails: Callable[[Sequence[Op]], bool]) -> list[Op]:

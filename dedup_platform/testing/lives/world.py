@@ -1,12 +1,18 @@
 """What is delivered in a life: few entities, few event ids, times near midnight and a timeout or a window apart."""
 
+import json
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
+from typing import Self
+from uuid import uuid4
 
-from dedup_platform.stream import Deduplicate, Partitions, Sessions, Stream
-from dedup_platform.testing.delivery import make_stream, write_file
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # passed on
+
+from dedup_platform.stream import Deduplicate, KafkaSource, Partitions, Sessions, Stream
+from dedup_platform.testing.delivery import fields, make_stream, write_file
 from dedup_platform.testing.records import Record, lay_out, record
 
 TICK = timedelta(microseconds=1)
@@ -15,6 +21,7 @@ FIRST = 12
 """Records of the first file."""
 PARTITIONS = 6
 """Most events lie in so many."""
+TOPIC_PARTITIONS = 2
 
 
 @dataclass
@@ -28,7 +35,7 @@ class World:
     """Path -> the records of its newest content."""
 
     @classmethod
-    def of(cls, folder: Path, random: Random) -> "World":
+    def of(cls, folder: Path, random: Random) -> Self:
         """A stream by days or hours, whose timeout and window may be longer than a partition."""
         granularity = random.choice(("day", "hour"))
         length = timedelta(days=1) if granularity == "day" else HOUR
@@ -38,6 +45,11 @@ class World:
         world = cls(made, timeouts, windows)
         world.settle_for(timeouts[0], windows[0])
         return world
+
+    @property
+    def sent(self) -> int | None:
+        """How many records must have been read in the end; None if the ledger knows better."""
+        return None
 
     @property
     def length(self) -> timedelta:
@@ -107,5 +119,38 @@ class World:
         near = self.stream.partitions.start_of(self.first) + random.randrange(PARTITIONS) * self.length
         time = near + random.randint(-2, 1) * step + random.choice((timedelta(), timedelta(), TICK, -TICK))
         arrival = near + random.randint(0, 6) * HOUR
-        entity = random.choice(("a", "a", "a", "b", None))
+        entity = random.choice(("a", "a", "b", "c", "d", None))
         return record(entity, random.choice("qrstuvwxyz"), time, arrival, quantity=random.choice((None, 1, 2)))
+
+
+class TopicWorld(World):
+    """The same from a topic of a real broker, in which nothing that was sent can be changed."""
+
+    @classmethod
+    def reading(cls, folder: Path, random: Random, brokers: str) -> Self:
+        """A stream of a topic of its own."""
+        world = cls.of(folder, random)
+        topic = f"life-{uuid4().hex}"
+        admin = AdminClient({"bootstrap.servers": brokers})
+        admin.create_topics([NewTopic(topic, TOPIC_PARTITIONS, 1)])[topic].result()
+        source = KafkaSource(kind="kafka", brokers=brokers, topic=topic, format="json")
+        world.stream = world.stream.model_copy(update={"source": source})
+        return world
+
+    @property
+    def sent(self) -> int:
+        return sum(map(len, self.files.values()))
+
+    def change(self, random: Random) -> bool:  # noqa: ARG002
+        """Never: a topic is only added to."""
+        return False
+
+    def _write(self, name: str, records: list[Record]) -> None:
+        self.files[name] = records
+        source = self.stream.kafka
+        producer = Producer({"bootstrap.servers": source.brokers})
+        for number, each in enumerate(records):
+            partition = (len(self.files) + number // 2) % TOPIC_PARTITIONS
+            producer.produce(source.topic, json.dumps(fields(each)), partition=partition)
+        if producer.flush(30):
+            raise TimeoutError(f"{source.topic}: the broker did not take all messages within 30 s")

@@ -1,0 +1,21 @@
+"""Random lives of a stream that reads a topic of a real broker."""
+
+import pytest
+
+from dedup_platform.testing.lives.__main__ import judged
+from dedup_platform.testing.servers import KafkaServer
+
+LIVES = 2
+TESTS = 3
+THOROUGH = 20
+"""Times as many lives where there is time."""
+
+
+@pytest.mark.parametrize("number", range(TESTS))
+def test_a_life_from_a_topic_is_right_at_every_published_snapshot(
+    number: int, thorough: bool, kafka_server: KafkaServer
+) -> None:
+    lives = LIVES * (THOROUGH if thorough else 1)
+    seeds = range(number * lives, (number + 1) * lives)
+    wrong = [f"seed {seed}: {what}" for seed in seeds if (what := judged(seed, kafka_server.brokers)[1])]
+    assert wrong == []
