@@ -133,8 +133,12 @@ class Maintenance:
         loaded = self.lake.catalog.load_table(stream.name, table)
         history = self._history(stream, table, heads, now)
         expired = {snapshot.snapshot_id for snapshot in _loose(loaded, stream.maintenance, now)}
-        # What the consumer has not settled yet waits for the next time.
-        if table not in CONSUMER or not self._unproven(stream, CONSUMER[table], history):
+        # What the consumer has not settled yet waits for the next time. So does what tells of something that was taken
+        # back or changed by somebody else, until it is repaired: a number that is older than all history counts as expired.
+        consumer = CONSUMER.get(table)
+        is_needed = any(self.ledger.is_lost(stream.name, each) for each in (table, consumer) if each)
+        is_needed |= consumer is not None and bool(self._unproven(stream, consumer, history))
+        if not is_needed:
             expired |= {snapshot.snapshot_id for snapshot in history.expired}
         if expired:
             upkeep.expire_snapshots(self.lake, stream, table, expired)

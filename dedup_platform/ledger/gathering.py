@@ -28,14 +28,15 @@ Receipt = dict[str, Any]
 
 
 class Gathering:
-    """What is read of one table; `source` is its input, if it has one."""
+    """What is read of one table; `loaded` are all tables of the stream."""
 
-    def __init__(self, catalog: Catalog, stream: str, name: str, table: Table, source: Table | None) -> None:
+    def __init__(self, catalog: Catalog, stream: str, name: str, loaded: Mapping[str, Table]) -> None:
         self.catalog = catalog
         self.stream = stream
         self.name = name
-        self.table = table
-        self.source = source
+        self.loaded = loaded
+        self.table = loaded[name]
+        self.source = loaded.get(tables.INPUT_OF.get(name, ""))
 
     def since(self, last: Head | None) -> Fold | None:
         """The facts of all snapshots after the last one that was folded; None if there are no newer ones."""
@@ -49,13 +50,24 @@ class Gathering:
         # Not by its parent: PyIceberg takes the parent from a snapshot when it expires it.
         if last is None and (snapshots[0].sequence_number or 0) > 1:
             self._add_lost_history(fold, snapshots.pop(0), checkpoint)
+        pairs = self._pairs() if fold.is_whole else None
         for snapshot in snapshots:
             touched, robbed = self._add_changes(fold, snapshot)
             if checkpoint is None or not checkpoint.tells(snapshot):
                 self._add_word(fold, snapshot, touched, robbed)
+            pair = summary(snapshot, "duplicates-snapshot")
+            if pairs is not None and pair and int(pair) not in pairs:
+                # The duplicates of these events were taken back; what was built since then has others.
+                fold.receipts.append(self._nothing_proves(()) | {"buckets": None})
         if self.source:
             _put_right(fold.receipts, self.source, tables.INPUT_OF[self.name])
         return fold
+
+    def _pairs(self) -> set[int] | None:
+        """Of events, the snapshots of duplicates that they can be paired with."""
+        if self.name != tables.DEDUPLICATED_EVENTS:
+            return None
+        return {snapshot.snapshot_id for snapshot in ancestry(self.loaded[tables.DUPLICATE_EVENTS])}
 
     def _newest_checkpoint(self, snapshots: Iterable[Snapshot]) -> "_Checkpoint | None":
         """The newest one of which nothing is lost."""

@@ -23,7 +23,7 @@ from dedup_platform.ledger.facts import (
     read_outdated,
     read_sizes,
 )
-from dedup_platform.ledger.fold import Fold
+from dedup_platform.ledger.fold import LOST, Fold
 from dedup_platform.ledger.gathering import Gathering
 from dedup_platform.ledger.proofs import settle
 from dedup_platform.ledger.schema import (
@@ -106,10 +106,9 @@ class Ledger:
     ) -> dict[str, Fold | None]:
         is_connected = all(_connected(table, known.get(name)) for name, table in loaded.items())
         folds: dict[str, Fold | None] = {}
-        for name, table in loaded.items():
-            source = loaded.get(tables.INPUT_OF.get(name, ""))
+        for name in loaded:
             last = known[name][1] if is_connected else None
-            folds[name] = Gathering(self.catalog, stream, name, table, source).since(last)
+            folds[name] = Gathering(self.catalog, stream, name, loaded).since(last)
         return folds
 
     def _are_newest(self, stream: str, loaded: Mapping[str, Table]) -> bool:
@@ -140,6 +139,12 @@ class Ledger:
         query = sa.select(*BUILT.c["partition", "bucket", "input_sequence"]).where(of(BUILT, stream, table))
         with for_reading(self.engine).connect() as connection:
             return {Cell(row[0], row[1]): row[2] for row in connection.execute(query)}
+
+    def is_lost(self, stream: str, table: str) -> bool:
+        """Whether it is unknown of any cell of a derived table what it is built from, or that was taken back."""
+        query = sa.select(sa.exists().where(of(BUILT, stream, table), BUILT.c.fingerprint == LOST))
+        with for_reading(self.engine).connect() as connection:
+            return bool(connection.execute(query).scalar())
 
     def built_alike(self, stream: str, table: str, up_to: int) -> str | None:
         """The one fingerprint under which all cells of a derived table were built from all that was there.
