@@ -134,7 +134,7 @@ class Maintenance:
         history = self._history(stream, table, heads, now)
         expired = {snapshot.snapshot_id for snapshot in _loose(loaded, stream.maintenance, now)}
         # What the consumer has not settled yet waits for the next time. So does what tells of something that was taken
-        # back or changed by somebody else, until it is repaired: a number that is older than all history counts as expired.
+        # back or changed by somebody else, until it is repaired: a snapshot older than all history counts as expired.
         consumer = CONSUMER.get(table)
         is_needed = any(self.ledger.is_lost(stream.name, each) for each in (table, consumer) if each)
         is_needed |= consumer is not None and bool(self._unproven(stream, consumer, history))

@@ -1,5 +1,6 @@
-"""Somebody else takes tables back or changes them; upkeep, a repair of a part, and the loss of the control database come
-before the repair of the rest. What is wrong must be found by whoever remembers nothing.
+"""Somebody else takes tables back or changes them; upkeep, a repair of a part and a lost database follow.
+
+What is wrong must be found by whoever remembers nothing.
 """
 
 from datetime import datetime, timedelta
