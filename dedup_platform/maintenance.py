@@ -133,6 +133,9 @@ class Maintenance:
         loaded = self.lake.catalog.load_table(stream.name, table)
         history = self._history(stream, table, heads, now)
         expired = {snapshot.snapshot_id for snapshot in _loose(loaded, stream.maintenance, now)}
+        if table == tables.DUPLICATE_EVENTS:
+            # Taken back or not, events that are read are read with these.
+            expired -= self._paired(stream)
         # What the consumer has not settled yet waits for the next time. So does what tells of something that was taken
         # back or changed by somebody else, until it is repaired: a snapshot older than all history counts as expired.
         consumer = CONSUMER.get(table)
@@ -159,8 +162,7 @@ class Maintenance:
             needed |= {events for events, _ in list(pairs(loaded))[:1]}
         if table == tables.DUPLICATE_EVENTS:
             # Whoever reads events of any snapshot that is left finds the duplicates that belong to them.
-            events = self.lake.catalog.load_table(stream.name, tables.DEDUPLICATED_EVENTS)
-            needed |= {duplicates for _, duplicates in pairs(events)}
+            needed |= self._paired(stream)
         # A consumer of a table's changes adds the snapshot up to which it has read them: what is newer is not yet read.
         return cut(
             snapshots,
@@ -170,6 +172,11 @@ class Maintenance:
             tagged=_tagged(loaded),
             receipts=table != tables.DUPLICATE_EVENTS,
         )
+
+    def _paired(self, stream: Stream) -> set[int]:
+        """The snapshots of duplicates that those of events name."""
+        events = self.lake.catalog.load_table(stream.name, tables.DEDUPLICATED_EVENTS)
+        return {duplicates for _, duplicates in pairs(events)}
 
     def _settle(self, stream: Stream, table: str, now: datetime) -> None:
         """Say of cells for which nothing new waits that they are built from the input as it is now.

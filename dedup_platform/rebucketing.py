@@ -64,13 +64,14 @@ class Rebucketing:
         `repair` is called first, unless a change was begun: then nobody else may write. Raises ConflictError if another
         writer got in between, after which it can be called again: nothing that was copied is lost.
         """
-        numbers = {table: self._bucket_count(stream, table) for table in tables.ALL}
+        if len(set(self._numbers(stream).values())) == 1:
+            repair()
+        # Only now: meanwhile somebody else may have begun such a change, or finished one.
+        numbers = self._numbers(stream)
         waiting = [table for table, number in numbers.items() if number != buckets]
         is_begun = len(set(numbers.values())) > 1
         if is_begun and tables.RAW_EVENTS in waiting:
             raise IncompatibleChangeError(_other_change(stream, numbers[tables.RAW_EVENTS]))
-        if not is_begun:
-            repair()
         layouts = {table: Layout(self.lake, stream, table, buckets) for table in waiting}
         copies = {table: self._copy(stream, layout, tell) for table, layout in layouts.items()}
         heads = self.ledger.sync(stream.name)
@@ -166,8 +167,9 @@ class Rebucketing:
         found = [self.ledger.facts(stream, table, fingerprint(stream, table)) for table in tables.DERIVED]
         return any(facts.pending for facts in found)
 
-    def _bucket_count(self, stream: Stream, table: str) -> int:
-        return bucket_count(self.lake.catalog.load_table(stream.name, table))
+    def _numbers(self, stream: Stream) -> dict[str, int]:
+        """How many buckets each table has."""
+        return {table: bucket_count(self.lake.catalog.load_table(stream.name, table)) for table in tables.ALL}
 
 
 def _other_change(stream: Stream, begun: int) -> str:

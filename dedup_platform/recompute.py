@@ -47,6 +47,9 @@ from dedup_platform.tables import (
 from dedup_platform.totals import longest_reach, total_events
 from dedup_platform.widening import links_of_keys, spans_before, spans_now
 
+AHEAD_SECONDS = 3600
+"""Fragments made ahead are published within so long, or made again: no snapshot names them, so upkeep takes them for
+orphans after a day at the earliest."""
 MANY_STARTS = 100_000
 """Beyond so many cells in which old sessions may start, those that there are are asked for instead."""
 
@@ -131,6 +134,8 @@ class Ahead:
     """Paths of the files that hold these events."""
     old: frozenset[str]
     """Paths of the files of the fragments that they were compared with."""
+    made: float
+    """When, by the process's own clock, in seconds."""
 
 
 class Recompute:
@@ -280,17 +285,20 @@ class Recompute:
         """Remember the fragments that were made of these events, instead of all of this stream before."""
         files = {each.cell: _paths([each.file] if each.file else []) for each in events.cells}
         self._ahead[_settings(stream)] = {
-            each.cell: Ahead(each, files[each.cell], _paths(fragments.old.get(each.cell, ())))
+            each.cell: Ahead(each, files[each.cell], _paths(fragments.old.get(each.cell, ())), time.monotonic())
             for each in fragments.cells
         }
 
     def _take_ahead(self, stream: Stream, events: CellFiles, old: CellFiles) -> dict[Cell, Written]:
         """Those remembered that still hold: made of just these events and compared with just these fragments."""
         kept = self._ahead.pop(_settings(stream), {})
+        oldest = time.monotonic() - AHEAD_SECONDS
         return {
             cell: ahead.written
             for cell, ahead in kept.items()
-            if ahead.events == _paths(events.get(cell, ())) and ahead.old == _paths(old.get(cell, ()))
+            if ahead.made > oldest
+            and ahead.events == _paths(events.get(cell, ()))
+            and ahead.old == _paths(old.get(cell, ()))
         }
 
     def _tables(self, build: Build, *names: str) -> dict[str, TableFiles]:

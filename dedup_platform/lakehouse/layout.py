@@ -23,6 +23,7 @@ from pyiceberg.transforms import BucketTransform
 
 from dedup_platform.catalog import files_by_cell, head, summary
 from dedup_platform.datafiles import TableFiles
+from dedup_platform.errors import ConflictError
 from dedup_platform.lakehouse.lakehouse import Lakehouse, patiently
 from dedup_platform.lakehouse.staged import Staged
 from dedup_platform.lateness import Cell
@@ -52,8 +53,16 @@ class Layout:
         return TableFiles(of.metadata.model_copy(update={"default_spec_id": self.spec_id}), of.properties)
 
     def now(self) -> tuple[int, Files]:
-        """Main's newest snapshot and its files by cell; files of rejected records are in none, and stay as they are."""
+        """Main's newest snapshot and its files by cell; files of rejected records are in none, and stay as they are.
+
+        Raises ConflictError if somebody else gave the table this layout by now.
+        """
         loaded = self._load()
+        if loaded.spec().spec_id == self.spec_id:
+            raise ConflictError(
+                f"{self.stream.name}.{self.table} has {self.buckets} buckets by now: another process changed them. "
+                "Run again."
+            )
         snapshot = head(loaded).snapshot_id
         return snapshot, files_by_cell(loaded, snapshot)
 

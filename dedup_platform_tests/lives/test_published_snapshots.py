@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from dedup_platform import tables
+from dedup_platform import recompute, tables
+from dedup_platform.errors import ConflictError
 from dedup_platform.kernels.sessions import stitch_slices
+from dedup_platform.lakehouse.layout import Layout
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc, write_batch
@@ -247,3 +250,45 @@ def test_a_window_is_as_long_as_it_says_to_the_microsecond(tmp_path: Path) -> No
     state = found.reader.read(found.platform, found.stream)
     assert state is not None
     assert [row["event_time"] for row in state.all(tables.DUPLICATE_EVENTS)] == [later]
+
+
+def test_who_changes_the_buckets_while_somebody_else_does_changes_nothing_twice(tmp_path: Path) -> None:
+    found = Tables(tmp_path, buckets=0)
+    found.deliver(*(record(entity, "x", day(1, 12)) for entity in "abc"))
+    found.is_judged = False  # while the tables have different numbers nobody may write, or plan
+    repair = found.platform._repair
+
+    def slow(stream: Stream) -> Any:
+        done = repair(stream)
+        assert found.opened().change_buckets(EVENTS, 2)
+        return done
+
+    with patch.object(found.platform, "_repair", slow):
+        assert not found.platform.change_buckets(EVENTS, 2)
+    found.check()
+    assert len(found.spans()) == 3
+
+
+def test_tables_that_have_a_layout_by_now_are_not_copied_to_it(tmp_path: Path) -> None:
+    found = Tables(tmp_path, buckets=0)
+    found.deliver(record("a", "x", day(1, 12)))
+    found.platform.repair(EVENTS)
+    found.is_judged = False
+    layout = Layout(found.platform.lake, found.stream, tables.SESSIONS, 2)
+    assert found.opened().change_buckets(EVENTS, 2)
+    with pytest.raises(ConflictError, match=r"events\.sessions has 2 buckets by now"):
+        layout.now()
+
+
+def test_fragments_made_ahead_long_ago_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No snapshot names their files, so upkeep may have removed them meanwhile."""
+    found = Tables(tmp_path)
+    found.deliver(record("a", "x", day(1, 12)))
+    found.recompute(tables.DEDUPLICATED_EVENTS)
+    ahead = set((tmp_path / "home").rglob("session_fragments/data/**/*.parquet"))
+    for path in ahead:
+        path.unlink()
+    monkeypatch.setattr(recompute, "AHEAD_SECONDS", 0)
+    found.recompute(tables.SESSION_FRAGMENTS, tables.SESSIONS)
+    assert len(ahead) == 1
+    assert found.spans() == [(day(1, 12), day(1, 12), 1)]
