@@ -54,7 +54,7 @@ class Facts:
     table: str
     changes: Mapping[Cell, Change]
     outdated: frozenset[Cell]
-    """Cells that were built with other settings or by an older version of the stage."""
+    """Cells that were built with other settings or by an older version of the stage, or before one nearby was."""
     fingerprint: str
     arrival_max: Mapping[Cell, datetime] = field(default_factory=dict)
     """Latest arrival in each cell of the input near a changed one (only where `reach` > 0)."""

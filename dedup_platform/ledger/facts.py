@@ -107,6 +107,27 @@ def read_outdated(connection: sa.Connection, stream: str, table: str, fingerprin
         yield Cell(partition, bucket)
 
 
+def read_overtaken(connection: sa.Connection, stream: str, table: str, fingerprint: str, around: int) -> Iterator[Cell]:
+    """The cells that were built under this fingerprint, and before one nearby was built under another.
+
+    What came to that one meanwhile was judged there by other rules, and is waited for no longer; by these rules it may
+    concern its neighbours, which have not seen it.
+    """
+    own, other = BUILT.alias("own"), BUILT.alias("other")
+    is_own = (of(own, stream, table), own.c.fingerprint == fingerprint)
+    is_other = (of(other, stream, table), other.c.fingerprint != fingerprint)
+    first = connection.execute(sa.select(sa.func.min(own.c.input_sequence)).where(*is_own)).scalar()
+    last = connection.execute(sa.select(sa.func.max(other.c.input_sequence)).where(*is_other)).scalar()
+    # While a change of settings is taken in, cells of the new ones are the newer ones.
+    if first is None or last is None or last <= first:
+        return
+    near = other.c.partition.between(own.c.partition - around, own.c.partition + around)
+    is_newer = other.c.input_sequence > own.c.input_sequence
+    overtaking = sa.exists().where(*is_other, other.c.bucket == own.c.bucket, near, is_newer)
+    for partition, bucket in connection.execute(sa.select(own.c.partition, own.c.bucket).where(*is_own, overtaking)):
+        yield Cell(partition, bucket)
+
+
 def read_common_fingerprint(connection: sa.Connection, stream: str, table: str, up_to: int) -> str | None:
     """The one fingerprint of all cells of a derived table that have seen all of the input up to a sequence number."""
     same = (BUILT.c.partition == CELLS.c.partition, BUILT.c.bucket == CELLS.c.bucket)

@@ -21,6 +21,7 @@ from dedup_platform.ledger.facts import (
     read_common_fingerprint,
     read_heads,
     read_outdated,
+    read_overtaken,
     read_sizes,
 )
 from dedup_platform.ledger.fold import LOST, Fold
@@ -125,11 +126,14 @@ class Ledger:
         around = reach(stream.deduplicate.window, stream.partitions.length) if deduplicates else 0
         with for_reading(self.engine).connect() as connection:
             pending = {change.cell: change for change in read_changes(connection, stream.name, tables.INPUT_OF[table])}
+            outdated = frozenset(read_outdated(connection, stream.name, table, fingerprint))
+            if outdated and around:
+                outdated |= frozenset(read_overtaken(connection, stream.name, table, fingerprint, around))
             return Facts(
                 stream=stream.name,
                 table=table,
                 changes=pending,
-                outdated=frozenset(read_outdated(connection, stream.name, table, fingerprint)),
+                outdated=outdated,
                 fingerprint=fingerprint,
                 arrival_max=read_arrivals(connection, stream.name, pending, around) if around else {},
             )

@@ -103,7 +103,7 @@ CONSUMER = {source: target for target, source in tables.INPUT_OF.items()}
 """The table that is built from another."""
 
 
-def of(table: sa.Table, stream: str, name: str) -> sa.ColumnElement[bool]:
+def of(table: sa.FromClause, stream: str, name: str) -> sa.ColumnElement[bool]:
     """The rows of one table of one stream."""
     return sa.and_(table.c.stream == stream, table.c.table == name)
 

@@ -292,3 +292,23 @@ def test_fragments_made_ahead_long_ago_are_made_again(tmp_path: Path, monkeypatc
     found.recompute(tables.SESSION_FRAGMENTS, tables.SESSIONS)
     assert len(ahead) == 1
     assert found.spans() == [(day(1, 12), day(1, 12), 1)]
+
+
+def test_what_was_judged_by_other_rules_meanwhile_is_judged_again_with_its_neighbours(tmp_path: Path) -> None:
+    """Under a window of nothing the newcomer concerns its own day; then the window is three days again."""
+    found = Tables(tmp_path, window="3d")
+    published = found.stream
+    found.deliver(record("a", "x", day(3, 12), day(22, 12)), record("b", "y", day(9, 12), day(22, 12)))
+    found.platform.repair(EVENTS)
+    found.reopen(told_by(published, "happened", timedelta(0)))
+    found.deliver(record("a", "x", day(1, 12), day(21, 12)))
+    found.recompute(tables.DEDUPLICATED_EVENTS, days=[1])
+    found.reopen(published)
+    found.check()
+    [events, *_] = found.platform.plan(EVENTS)
+    days = {(published.partitions.start_of(each.cell.partition) - day(0, 0)).days for each in events.stale}
+    assert days == {1, 3}
+    found.platform.repair(EVENTS)
+    found.check()
+    assert found.stale() == []
+    assert [start for start, _, _ in found.spans()] == [day(1, 12), day(9, 12)]
