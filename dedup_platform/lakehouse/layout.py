@@ -78,13 +78,16 @@ class Layout:
         if at is None or source not in known:
             self.forget()
             return {}, {}
+        main = files_by_cell(loaded, source)
+        # After a table was taken back, main itself may hold files of this layout.
+        own = {file.file_path for files in main.values() for file in files}
         copies = {
             cell: new
             for cell, files in files_by_cell(loaded, at.snapshot_id).items()
-            if (new := [file for file in files if file.spec_id == self.spec_id])
+            if (new := [file for file in files if file.spec_id == self.spec_id and file.file_path not in own])
         }
         partitions = {cell.partition for cell in copies}
-        sources = {cell: files for cell, files in files_by_cell(loaded, source).items() if cell.partition in partitions}
+        sources = {cell: files for cell, files in main.items() if cell.partition in partitions}
         return sources, copies
 
     def keep(self, source: int, outdated: list[DataFile], copies: list[DataFile]) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from dedup_platform import recompute, tables
+from dedup_platform.catalog import head
 from dedup_platform.errors import ConflictError
 from dedup_platform.kernels.sessions import stitch_slices
 from dedup_platform.lakehouse.layout import Layout
@@ -312,3 +314,20 @@ def test_what_was_judged_by_other_rules_meanwhile_is_judged_again_with_its_neigh
     found.check()
     assert found.stale() == []
     assert [start for start, _, _ in found.spans()] == [day(1, 12), day(9, 12)]
+
+
+def test_buckets_of_a_table_that_was_taken_back_are_changed_back_without_copies(tmp_path: Path) -> None:
+    """Its files have the layout that is asked for already; the table's default partitioning has not."""
+    found = Tables(tmp_path, buckets=0)
+    found.deliver(*(record(entity, "x", day(1, 12)) for entity in "abc"))
+    found.platform.repair(EVENTS)
+    found.is_judged = False
+    catalog = found.platform.lake.catalog
+    before = head(catalog.load_table(EVENTS, tables.SESSIONS)).snapshot_id
+    found.platform.change_buckets(EVENTS, 2)
+    to = {"ref-name": "main", "type": "branch", "snapshot-id": before}
+    taken_back = catalog.load_table(EVENTS, tables.SESSIONS)
+    catalog.iceberg.commit_table(taken_back, (), (SetSnapshotRefUpdate.model_validate(to),))
+    found.opened().change_buckets(EVENTS, 1)
+    assert len(found.spans()) == 3
+    found.check()
