@@ -323,11 +323,13 @@ def test_buckets_of_a_table_that_was_taken_back_are_changed_back_without_copies(
     found.platform.repair(EVENTS)
     found.is_judged = False
     catalog = found.platform.lake.catalog
-    before = head(catalog.load_table(EVENTS, tables.SESSIONS)).snapshot_id
+    before = head(catalog.load_table(EVENTS, tables.RAW_EVENTS)).snapshot_id
     found.platform.change_buckets(EVENTS, 2)
     to = {"ref-name": "main", "type": "branch", "snapshot-id": before}
-    taken_back = catalog.load_table(EVENTS, tables.SESSIONS)
+    taken_back = catalog.load_table(EVENTS, tables.RAW_EVENTS)
     catalog.iceberg.commit_table(taken_back, (), (SetSnapshotRefUpdate.model_validate(to),))
     found.opened().change_buckets(EVENTS, 1)
-    assert len(found.spans()) == 3
+    state = found.reader.read(found.platform, found.stream)
+    assert state is not None
+    assert len(state.all(tables.RAW_EVENTS)) == 3
     found.check()
