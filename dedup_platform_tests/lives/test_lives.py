@@ -1,24 +1,38 @@
 """Random lives of a stream without Spark, each judged after every commit; what fails is told as a short program."""
 
+import gc
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from dedup_platform.testing.lives import Op, live, program, shrunk
-from dedup_platform.testing.lives.__main__ import judged
-from dedup_platform.testing.lives.program import WEIGHTS
+from dedup_platform.testing.lives.__main__ import judged, look_for_garbage_less_often
+from dedup_platform.testing.lives.program import LENGTH, WEIGHTS
 
 A_TEST = 15
 TESTS = 20
 THOROUGH = 33
 """Times as many lives where there is time: ten thousand."""
+SHORT = 8
+"""Operations in each of them where it is short."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _less_garbage_is_looked_for() -> Iterator[None]:
+    before = gc.get_threshold()
+    look_for_garbage_less_often()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("number", range(TESTS))
 def test_a_life_is_right_at_every_published_snapshot(number: int, thorough: bool) -> None:
     lives = A_TEST * (THOROUGH if thorough else 1)
-    wrong = [
-        f"seed {seed}: {what}" for seed in range(number * lives, (number + 1) * lives) if (what := judged(seed)[1])
-    ]
+    length = LENGTH if thorough else SHORT
+    seeds = range(number * lives, (number + 1) * lives)
+    wrong = [f"seed {seed}: {what}" for seed in seeds if (what := judged(seed, length=length)[1])]
     assert wrong == []
 
 

@@ -3,12 +3,15 @@
 import pytest
 
 from dedup_platform.testing.lives.__main__ import judged
+from dedup_platform.testing.lives.program import LENGTH
 from dedup_platform.testing.servers import KafkaServer
 
 LIVES = 2
 TESTS = 3
 THOROUGH = 20
 """Times as many lives where there is time."""
+SHORT = 8
+"""Operations in each of them where it is short."""
 
 
 @pytest.mark.parametrize("number", range(TESTS))
@@ -17,5 +20,7 @@ def test_a_life_from_a_topic_is_right_at_every_published_snapshot(
 ) -> None:
     lives = LIVES * (THOROUGH if thorough else 1)
     seeds = range(number * lives, (number + 1) * lives)
-    wrong = [f"seed {seed}: {what}" for seed in seeds if (what := judged(seed, kafka_server.brokers)[1])]
+    length = LENGTH if thorough else SHORT
+    lived = (judged(seed, kafka_server.brokers, length) for seed in seeds)
+    wrong = [f"seed {seed}: {what}" for seed, what in lived if what]
     assert wrong == []

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from dedup_platform.testing.lives import Op, live, program, shrunk
+from dedup_platform.testing.lives.program import LENGTH
 
 MEMORY = Path("/dev/shm")
 """A folder in memory, where the machine has one: a life has thousands of files put on the disk."""
@@ -30,9 +31,9 @@ def failure(seed: int, ops: Sequence[Op], brokers: str | None = None) -> str | N
     return None
 
 
-def judged(seed: int, brokers: str | None = None) -> tuple[int, str | None]:
+def judged(seed: int, brokers: str | None = None, length: int = LENGTH) -> tuple[int, str | None]:
     """A seed and, if its life went wrong, the shortest program that does."""
-    ops = program(seed)
+    ops = program(seed, length)
     what = failure(seed, ops, brokers)
     if what is None:
         return seed, None
@@ -53,12 +54,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0..100", help="FIRST..END")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--length", type=int, default=LENGTH, help="operations in a life, behind its beginning")
     parser.add_argument("--brokers", default=None, help="host:port of a Kafka: records come by topics instead of files")
     options = parser.parse_args()
     first, _, end = options.seeds.partition("..")
     started, wrong = time.monotonic(), 0
     with ProcessPoolExecutor(options.processes, initializer=look_for_garbage_less_often) as pool:
-        for seed, what in pool.map(partial(judged, brokers=options.brokers), range(int(first), int(end))):
+        for seed, what in pool.map(
+            partial(judged, brokers=options.brokers, length=options.length), range(int(first), int(end))
+        ):
             if what:
                 wrong += 1
                 print(f"seed {seed}: {what}", flush=True)  # noqa: T201

@@ -28,6 +28,10 @@ WEIGHTS = {
 """Operations (`Life.op_NAME`), and how often each comes."""
 
 
+LENGTH = 16
+"""Operations in a life, behind its beginning."""
+
+
 class Op(NamedTuple):
     """One operation of a life; its details follow from the seed alone, so others can be left out around it."""
 
@@ -36,7 +40,7 @@ class Op(NamedTuple):
     fate: Fate = ""
 
 
-def program(seed: int, length: int = 16) -> list[Op]:
+def program(seed: int, length: int = LENGTH) -> list[Op]:
     """A random life."""
     random = Random(seed)
     begin = random.choice((["deliver"], ["deliver", "ingest", "repair"], ["deliver", "ingest", "repair"]))
