@@ -139,9 +139,8 @@ class Maintenance:
         # What the consumer has not settled yet waits for the next time. So does what tells of something that was taken
         # back or changed by somebody else, until it is repaired: a snapshot older than all history counts as expired.
         consumer = CONSUMER.get(table)
-        is_needed = any(self.ledger.is_lost(stream.name, each) for each in (table, consumer) if each)
-        is_needed |= consumer is not None and bool(self._unproven(stream, consumer, history))
-        if not is_needed:
+        is_lost = any(self.ledger.is_lost(stream.name, each) for each in (table, consumer) if each)
+        if not is_lost and not (consumer and self._unproven(stream, consumer, history)):
             expired |= {snapshot.snapshot_id for snapshot in history.expired}
         if expired:
             upkeep.expire_snapshots(self.lake, stream, table, expired)

@@ -24,6 +24,7 @@ from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import Lakehouse
 from dedup_platform.lateness import Cell, reach
 from dedup_platform.ledger import Ledger
+from dedup_platform.linking import grown
 from dedup_platform.redecoding import Choice, Dropping, Judge, Redecoding, Replay, Rewritten, is_dropped, rewrite
 from dedup_platform.retries import again_with_same_files
 from dedup_platform.stream import Stream
@@ -234,12 +235,15 @@ class Rejected:
         Of what is no longer there the data cannot tell, so the receipt does. Where cells are built by other rules than
         these, it is not known how far it reached, and those rules may come back: all of their buckets count.
         """
+        if not left:
+            return set()
         facts = self.ledger.facts(stream, DEDUPLICATED_EVENTS, fingerprint(stream, DEDUPLICATED_EVENTS))
-        buckets = {cell.bucket for cell in left} & {cell.bucket for cell in facts.outdated}
-        of_other_rules = {cell for cell in self.ledger.sizes(stream.name, RAW_EVENTS) if cell.bucket in buckets}
         around = reach(stream.deduplicate.window, stream.partitions.length)
-        near = {Cell(cell.partition + step, cell.bucket) for cell in left for step in range(-around, around + 1)}
-        return {*self.ledger.sizes(stream.name, RAW_EVENTS, near), *of_other_rules, *entered} if near else set()
+        disturbed = entered | self.ledger.sizes(stream.name, RAW_EVENTS, grown(left, around)).keys()
+        if buckets := {cell.bucket for cell in left} & {cell.bucket for cell in facts.outdated}:
+            known = self.ledger.sizes(stream.name, RAW_EVENTS)
+            disturbed |= {cell for cell in known if cell.bucket in buckets}
+        return disturbed
 
     def _read(self, stream: Stream, choice: Choice, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The chosen records, some at a time; of a payload the beginning."""

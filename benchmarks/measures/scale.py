@@ -4,7 +4,6 @@ At a hundredth of the size: so many cells, and so many of a day's commits. The t
 that is measured is real: metadata files, manifests, receipts, checkpoints, the fold and the planner.
 """
 
-import os
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +39,6 @@ def measure(bench: Bench) -> None:
     task = replace(bench.task(OURS, bench.data, f"work/{NAME}"), buckets=BUCKETS)
     bench.forget(task)
     Path(task.home).mkdir(parents=True)
-    os.environ["DAGSTER_HOME"] = str(Path(task.home) / "dagster")
     for name, value in _Stream(task).measured():
         bench.say(f"  {name}: {value:,}")
         bench.figures.tell(f"{NAME}: {name}", OURS, value=value)
