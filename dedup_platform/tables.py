@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
@@ -196,6 +197,7 @@ def spark_schema(table_columns: tuple[Column, ...]) -> spark_types.StructType:
     return schema
 
 
+@cache
 def iceberg_schema(table_columns: tuple[Column, ...]) -> Schema:
     """The Iceberg schema of some columns, with field ids in their order."""
     return Schema(*_iceberg_fields(table_columns, iter(range(1, 10_000))))

@@ -111,22 +111,21 @@ class Lakehouse:
 
     def evolve(self, stream: Stream) -> None:
         """Add the columns that the stream file names and the tables lack; refuse what would change existing ones."""
-        check_buckets(stream, [table for name in tables.ALL if (table := self.catalog.load(stream.name, name))])
-        for name in tables.ALL:
-            if self.catalog.load(stream.name, name) is not None:
-                table = self._add_columns(stream, name)
-                # Reads are pinned to snapshots, and a snapshot shows the columns of its own time. Its own step, for
-                # whoever died between the two.
-                if head(table).schema_id != table.metadata.current_schema_id:
-                    self.publish(self.stage_nothing(stream, name, head(table).snapshot_id, {}))
+        for name, found in self.check(stream).items():
+            table = self._add_columns(stream, name) if missing_columns(stream, name, found) else found
+            # Reads are pinned to snapshots, and a snapshot shows the columns of its own time. Its own step, for
+            # whoever died between the two.
+            if head(table).schema_id != table.metadata.current_schema_id:
+                self.publish(self.stage_nothing(stream, name, head(table).snapshot_id, {}))
 
-    def check(self, stream: Stream) -> None:
-        """Refuse a stream file that its tables cannot follow; raises IncompatibleChangeError."""
+    def check(self, stream: Stream) -> dict[str, Table]:
+        """The tables there are; raises IncompatibleChangeError if they cannot follow the stream file."""
         found = {name: table for name in tables.ALL if (table := self.catalog.load(stream.name, name))}
         check_buckets(stream, found.values())
         for name, table in found.items():
             check_partitioning(stream, table)
             missing_columns(stream, name, table)
+        return found
 
     def _create_table(self, stream: Stream, table: str, buckets: int) -> None:
         schema = tables.iceberg_schema(tables.columns(stream, table))

@@ -19,9 +19,10 @@ from dedup_platform.sessionwork import Sessionization
 from dedup_platform.stream import Maintenance
 from dedup_platform.testing.clock import HeldClock
 from dedup_platform.testing.comparison import SessionIds, table_differences
-from dedup_platform.testing.lives import manifests, upkeep
+from dedup_platform.testing.lives import upkeep
 from dedup_platform.testing.lives.checks import Checks, misplaced
 from dedup_platform.testing.lives.program import Op
+from dedup_platform.testing.lives.shortcuts import SHORTCUTS
 from dedup_platform.testing.lives.state import Reader, State
 from dedup_platform.testing.lives.world import TopicWorld, World
 from dedup_platform.testing.platforms import light_platform
@@ -35,9 +36,6 @@ STEPS = ("write_receipt", "publish", "replace_files", "sync")
 _SMALL = {
     "tenacity.nap.time": SimpleNamespace(sleep=lambda _: None),
     "dedup_platform.maintenance.upkeep": upkeep,
-    # All of a life's thousand manifests are of the same few schemas.
-    "pyiceberg.avro.file.AvroFileHeader.get_schema": manifests.get_schema,
-    "pyiceberg.avro.file.resolve_reader": manifests.resolve_reader,
     # So that few rows are cut into many pieces.
     "dedup_platform.cellwork.CHUNK_BYTES": 1,
     "dedup_platform.recompute.Sessionization": partial(Sessionization, slice_bytes=1),
@@ -297,7 +295,7 @@ def live(folder: Path, seed: int, ops: Sequence[Op], brokers: str | None = None)
     With `brokers` (`host:port`) the records come by a topic of this Kafka instead of files.
     """
     with ExitStack() as stack:
-        for target, replacement in _SMALL.items():
+        for target, replacement in (_SMALL | SHORTCUTS).items():
             stack.enter_context(patch(target, replacement))
         life = Life(folder, seed, brokers)
         for op in ops:

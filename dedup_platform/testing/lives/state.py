@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 
 from dedup_platform import tables
@@ -11,7 +12,7 @@ from dedup_platform.catalog import bucket_count, files_by_cell, head, rejected_f
 from dedup_platform.lateness import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
-from dedup_platform.tables import COORDINATES, RAW_EVENTS, column_names
+from dedup_platform.tables import COORDINATES, RAW_EVENTS
 from dedup_platform.testing.records import Record
 
 Row = Mapping[str, Any]
@@ -52,15 +53,15 @@ class Reader:
             if table is None:
                 return None
             found = files_by_cell(table, lake.current(stream, name))
-            rows[name] = {cell: self._rows(platform, stream, name, files) for cell, files in found.items()}
+            rows[name] = {cell: self._rows(files) for cell, files in found.items()}
         raw = lake.catalog.load_table(stream.name, RAW_EVENTS)
-        rejected = self._rows(platform, stream, RAW_EVENTS, rejected_files(raw, head(raw).snapshot_id))
+        rejected = self._rows(rejected_files(raw, head(raw).snapshot_id))
         return State(rows, rejected, frozenset(bucket_count(table) for table in loaded.values() if table))
 
-    def _rows(self, platform: Platform, stream: Stream, table: str, files: list[DataFile]) -> list[Row]:
-        if new := [file for file in files if file.file_path not in self._known]:
-            of, names = platform.lake.table_files(stream, table), column_names(stream, table)
-            self._known |= {file.file_path: of.read([file], names).to_pylist() for file in new}
+    def _rows(self, files: list[DataFile]) -> list[Row]:
+        for path in (file.file_path for file in files):
+            if path not in self._known:
+                self._known[path] = pq.ParquetFile(path.removeprefix("file://")).read(use_threads=False).to_pylist()
         return [row for file in files for row in self._known[file.file_path]]
 
 
