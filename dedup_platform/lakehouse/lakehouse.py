@@ -47,6 +47,7 @@ from dedup_platform.catalog import (
     SUMMARY,
     Catalog,
     added_files,
+    ancestry,
     bucket_count,
     changed_cells,
     changes,
@@ -59,7 +60,7 @@ from dedup_platform.datafiles import TableFiles, frame_of
 from dedup_platform.errors import ConflictError, FilesReplacedError
 from dedup_platform.lakehouse.conditions import within
 from dedup_platform.lakehouse.overwrite import Overwrite
-from dedup_platform.lakehouse.schema import check_buckets, check_partitioning, missing_columns
+from dedup_platform.lakehouse.schema import check_buckets, check_numbering, check_partitioning, missing_columns
 from dedup_platform.lakehouse.staged import Staged
 from dedup_platform.lateness import EPOCH, Cell
 from dedup_platform.settings import CATALOG
@@ -122,6 +123,8 @@ class Lakehouse:
         """The tables there are; raises IncompatibleChangeError if they cannot follow the stream file."""
         found = {name: table for name in tables.ALL if (table := self.catalog.load(stream.name, name))}
         check_buckets(stream, found.values())
+        if raw := found.get(tables.RAW_EVENTS):
+            check_numbering(stream, raw)
         for name, table in found.items():
             check_partitioning(stream, table)
             missing_columns(stream, name, table)
@@ -194,9 +197,11 @@ class Lakehouse:
 
     def current(self, stream: Stream, table: str) -> int:
         """The snapshot that readers should see: main's, but of the duplicates the one that the events' commit names."""
-        if table == tables.DUPLICATE_EVENTS and (pair := self._paired_duplicates(stream)):
-            return pair
-        return head(self._load(stream.name, table)).snapshot_id
+        loaded = self._load(stream.name, table)
+        if table == tables.DUPLICATE_EVENTS:
+            # Before the first events are published there are no duplicates either.
+            return self._paired_duplicates(stream) or list(ancestry(loaded))[-1].snapshot_id
+        return head(loaded).snapshot_id
 
     def duplicates_of(self, stream: Stream, events_snapshot: int) -> int | None:
         """The snapshot of the duplicates that belongs to one of the events; None if no duplicates were made for it."""

@@ -1,12 +1,12 @@
 """What a stream file and the existing tables must agree on, and which columns the tables still lack."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
 
 from dedup_platform import tables
-from dedup_platform.catalog import bucket_count
+from dedup_platform.catalog import bucket_count, cell_of, head
 from dedup_platform.errors import IncompatibleChangeError
 from dedup_platform.stream import Stream
 
@@ -55,3 +55,26 @@ def check_buckets(stream: Stream, found: Iterable[Table]) -> None:
             f"{stream.name}: some of its tables have {numbers[0]} buckets and others {numbers[1]}. A change of the "
             f"number was not finished: `dedup-platform buckets {stream.name} N`, the new one of the two, finishes it."
         )
+
+
+def check_numbering(stream: Stream, raw: Table) -> None:
+    """Raise IncompatibleChangeError if events lie in other buckets than the table says: somebody took it back.
+
+    Whoever takes main back to before a change of the number of buckets leaves the table's new number as it is.
+    """
+    if len(raw.metadata.partition_specs) > 1 and any(_in_other_buckets(raw)):
+        number = bucket_count(raw)
+        raise IncompatibleChangeError(
+            f"{stream.name}: `raw_events` has {number} buckets, but some of its events lie in those of another number: "
+            "it was taken back to before the number was changed. "
+            f"`dedup-platform buckets {stream.name} {number * 2}` writes all of it anew; then it can be changed back."
+        )
+
+
+def _in_other_buckets(table: Table) -> Iterator[bool]:
+    now = table.spec().spec_id
+    for manifest in head(table).manifests(table.io):
+        # Files of rejected records lie in no bucket, and stay as they are when the number changes.
+        if manifest.partition_spec_id != now and manifest.partitions and manifest.partitions[0].lower_bound:
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+            yield any(cell_of(entry.data_file) for entry in entries)

@@ -14,7 +14,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from dedup_platform import recompute, tables
 from dedup_platform.catalog import head
-from dedup_platform.errors import ConflictError
+from dedup_platform.errors import ConflictError, IncompatibleChangeError
 from dedup_platform.kernels.sessions import stitch_slices
 from dedup_platform.lakehouse.layout import Layout
 from dedup_platform.platform import Platform
@@ -316,8 +316,11 @@ def test_what_was_judged_by_other_rules_meanwhile_is_judged_again_with_its_neigh
     assert [start for start, _, _ in found.spans()] == [day(1, 12), day(9, 12)]
 
 
-def test_buckets_of_a_table_that_was_taken_back_are_changed_back_without_copies(tmp_path: Path) -> None:
-    """Its files have the layout that is asked for already; the table's default partitioning has not."""
+@pytest.mark.parametrize("buckets", [1, 4])
+def test_raw_that_was_taken_back_to_other_buckets_is_refused_until_they_are_changed(
+    tmp_path: Path, buckets: int
+) -> None:
+    """With one: its files have the layout that is asked for already; the table's default partitioning has not."""
     found = Tables(tmp_path, buckets=0)
     found.deliver(*(record(entity, "x", day(1, 12)) for entity in "abc"))
     found.platform.repair(EVENTS)
@@ -328,7 +331,9 @@ def test_buckets_of_a_table_that_was_taken_back_are_changed_back_without_copies(
     to = {"ref-name": "main", "type": "branch", "snapshot-id": before}
     taken_back = catalog.load_table(EVENTS, tables.RAW_EVENTS)
     catalog.iceberg.commit_table(taken_back, (), (SetSnapshotRefUpdate.model_validate(to),))
-    found.opened().change_buckets(EVENTS, 1)
+    with pytest.raises(IncompatibleChangeError, match=r"buckets events 4"):
+        found.opened().plan(EVENTS)
+    found.opened().change_buckets(EVENTS, buckets)
     state = found.reader.read(found.platform, found.stream)
     assert state is not None
     assert len(state.all(tables.RAW_EVENTS)) == 3

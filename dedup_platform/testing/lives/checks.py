@@ -31,6 +31,9 @@ class Checks:
         if plans is not None:
             stale = {plan.table: {each.cell for each in plan.stale} for plan in plans}
             wrong += _events(stream, state, stale[DEDUPLICATED_EVENTS])
+            [events] = [plan for plan in plans if plan.table == DEDUPLICATED_EVENTS]
+            others = {each.cell for each in events.stale if each.reason == "settings"}
+            wrong += _judged_apart(stream, state, others)
             wrong += _fragments(stream, state, stale[SESSION_FRAGMENTS])
             [fragments] = [plan for plan in plans if plan.table == SESSION_FRAGMENTS]
             mixed = {each.cell.bucket for each in fragments.stale if each.reason == "settings"}
@@ -93,6 +96,27 @@ def _events(stream: Stream, state: State, stale: set[Cell]) -> Iterator[str]:
         verdicts = {place: winner for place, (winner, _) in expected.duplicates.items() if place in places}
         if beaten != verdicts:
             yield f"duplicates of {cell}: {beaten}, expected {verdicts}"
+
+
+def _judged_apart(stream: Stream, state: State, mixed: set[Cell]) -> Iterator[str]:
+    """Records that are copies of each other are judged by one commit, stale or not.
+
+    Nothing is said of cells that are of other rules (`mixed`): those judge others to be copies.
+    """
+    events = [row for cell, rows in state.rows[DEDUPLICATED_EVENTS].items() if cell not in mixed for row in rows]
+    of_key = defaultdict(list)
+    for row in events:
+        of_key[tuple(row[name] for name in stream.deduplicate.key)].append(row)
+    for rows in of_key.values():
+        for before, after in pairwise(sorted(rows, key=lambda row: row["event_time"])):
+            if after["event_time"] - before["event_time"] <= stream.deduplicate.window:
+                yield f"two events are copies: {_place(before)} and {_place(after)}"
+    judged = {_place(row) for table in (DEDUPLICATED_EVENTS, DUPLICATE_EVENTS) for row in state.all(table)}
+    for cell, rows in state.rows[DUPLICATE_EVENTS].items():
+        for row in rows:
+            winner = tuple(row[f"winner_{name}"] for name in COORDINATES)
+            if cell not in mixed and winner not in judged:
+                yield f"{_place(row)} is a duplicate of {winner}, which is nowhere"
 
 
 def _fragments(stream: Stream, state: State, stale: set[Cell]) -> Iterator[str]:

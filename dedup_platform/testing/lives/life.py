@@ -64,6 +64,8 @@ class Life:
         self._judged: object = None
         self.platform = self.another()
         self.judge = light_platform(self.home, self.world.stream, self.clock)
+        if buckets := random.choice((0, 1, 2, 4)):
+            self.platform.lake.create(self.world.stream, buckets)
 
     @property
     def name(self) -> str:
