@@ -10,10 +10,11 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from dedup_platform import recompute, tables
-from dedup_platform.catalog import head
+from dedup_platform.catalog import files_by_cell, head
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
 from dedup_platform.kernels.sessions import stitch_slices
 from dedup_platform.lakehouse.layout import Layout
@@ -338,3 +339,28 @@ def test_raw_that_was_taken_back_to_other_buckets_is_refused_until_they_are_chan
     assert state is not None
     assert len(state.all(tables.RAW_EVENTS)) == 3
     found.check()
+
+
+def test_there_are_no_duplicates_before_the_first_events(tmp_path: Path) -> None:
+    """They are published first, and name an event that nobody can see yet."""
+    found = Tables(tmp_path)
+    found.deliver(*(record("a", "x", day(1, 12), arrival(hour)) for hour in (1, 2)))
+    seen = []
+    publish = found.platform.lake.publish
+
+    def look(staged: Any) -> None:
+        publish(staged)
+        seen.append(found.platform.lake.current(found.stream, tables.DUPLICATE_EVENTS))
+
+    with patch.object(found.platform.lake, "publish", look):
+        found.platform.repair(EVENTS)
+    state = found.reader.read(found.platform, found.stream)
+    assert state is not None
+    assert len(state.all(tables.DUPLICATE_EVENTS)) == 1
+    catalog = found.platform.lake.catalog
+    first, second, *_ = (total_rows_of(catalog.load_table(EVENTS, tables.DUPLICATE_EVENTS), each) for each in seen)
+    assert (first, second) == (0, 1)
+
+
+def total_rows_of(table: Table, snapshot: int) -> int:
+    return sum(file.record_count for files in files_by_cell(table, snapshot).values() for file in files)

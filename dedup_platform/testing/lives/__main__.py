@@ -1,6 +1,7 @@
 """`python -m dedup_platform.testing.lives --seeds 0..300`: of each life that goes wrong, say the shortest program."""
 
 import argparse
+import atexit
 import gc
 import os
 import shutil
@@ -9,9 +10,13 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
+from dedup_platform.settings import Settings
+from dedup_platform.spark import spark_session
 from dedup_platform.testing.lives import Op, live, program, shrunk
 from dedup_platform.testing.lives.program import LENGTH
 
@@ -19,11 +24,11 @@ MEMORY = Path("/dev/shm")
 """A folder in memory, where the machine has one: a life has thousands of files put on the disk."""
 
 
-def failure(seed: int, ops: Sequence[Op], brokers: str | None = None) -> str | None:
+def failure(seed: int, ops: Sequence[Op], brokers: str | None = None, spark: SparkSession | None = None) -> str | None:
     """What goes wrong in this life; None if nothing does."""
     folder = Path(tempfile.mkdtemp(prefix="life", dir=MEMORY if MEMORY.is_dir() else None))
     try:
-        live(folder, seed, ops, brokers)
+        live(folder, seed, ops, brokers, spark)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     finally:
@@ -31,16 +36,30 @@ def failure(seed: int, ops: Sequence[Op], brokers: str | None = None) -> str | N
     return None
 
 
-def judged(seed: int, brokers: str | None = None, length: int = LENGTH) -> tuple[int, str | None]:
+def judged(
+    seed: int, brokers: str | None = None, length: int = LENGTH, spark: SparkSession | None = None
+) -> tuple[int, str | None]:
     """A seed and, if its life went wrong, the shortest program that does."""
     ops = program(seed, length)
-    what = failure(seed, ops, brokers)
+    what = failure(seed, ops, brokers, spark)
     if what is None:
         return seed, None
     kind = what.partition(":")[0]
-    short = shrunk(ops, lambda fewer: (failure(seed, fewer, brokers) or "").startswith(kind))
+    short = shrunk(ops, lambda fewer: (failure(seed, fewer, brokers, spark) or "").startswith(kind))
     lines = "\n".join(f"    {op}" for op in short)
-    return seed, f"{failure(seed, short, brokers) or what}\n{lines}"
+    return seed, f"{failure(seed, short, brokers, spark) or what}\n{lines}"
+
+
+def judged_on_spark(seed: int, brokers: str | None, length: int) -> tuple[int, str | None]:
+    """The same on the Spark of this process."""
+    return judged(seed, brokers, length, _spark())
+
+
+@cache
+def _spark() -> SparkSession:
+    home = Path(tempfile.mkdtemp(prefix="spark"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    return spark_session(Settings(home=home, spark_master="local[1]"))
 
 
 def look_for_garbage_less_often() -> None:
@@ -56,12 +75,14 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--length", type=int, default=LENGTH, help="operations in a life, behind its beginning")
     parser.add_argument("--brokers", default=None, help="host:port of a Kafka: records come by topics instead of files")
+    parser.add_argument("--spark", action="store_true", help="Spark does the work, a process each: ten times as long")
     options = parser.parse_args()
     first, _, end = options.seeds.partition("..")
+    live_one = judged_on_spark if options.spark else judged
     started, wrong = time.monotonic(), 0
     with ProcessPoolExecutor(options.processes, initializer=look_for_garbage_less_often) as pool:
         for seed, what in pool.map(
-            partial(judged, brokers=options.brokers, length=options.length), range(int(first), int(end))
+            partial(live_one, brokers=options.brokers, length=options.length), range(int(first), int(end))
         ):
             if what:
                 wrong += 1

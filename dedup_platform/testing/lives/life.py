@@ -11,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from pyspark.sql import SparkSession
+
 from dedup_platform import tables
 from dedup_platform.catalog import head
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
@@ -25,7 +27,7 @@ from dedup_platform.testing.lives.program import Op
 from dedup_platform.testing.lives.shortcuts import SHORTCUTS
 from dedup_platform.testing.lives.state import Reader, State
 from dedup_platform.testing.lives.world import TopicWorld, World
-from dedup_platform.testing.platforms import light_platform
+from dedup_platform.testing.platforms import light_platform, temporary_platform
 
 TICKS = 12
 """So many looks of the sensors, without anything new, must end with nothing stale."""
@@ -35,11 +37,15 @@ STEPS = ("write_receipt", "publish", "replace_files", "sync")
 
 _SMALL = {
     "tenacity.nap.time": SimpleNamespace(sleep=lambda _: None),
-    "dedup_platform.maintenance.upkeep": upkeep,
     # So that few rows are cut into many pieces.
     "dedup_platform.cellwork.CHUNK_BYTES": 1,
     "dedup_platform.recompute.Sessionization": partial(Sessionization, slice_bytes=1),
 }
+
+
+_WITHOUT_SPARK = {"dedup_platform.maintenance.upkeep": upkeep}
+# Ten seconds a table, and none of a life's is old enough to go.
+_WITH_SPARK = {"dedup_platform.lakehouse.upkeep.remove_orphans": upkeep.remove_orphans}
 
 
 class Killed(BaseException):
@@ -53,9 +59,10 @@ class WrongError(AssertionError):
 class Life:
     """The tables of one stream in a folder, and what was done to them so far."""
 
-    def __init__(self, folder: Path, seed: int, brokers: str | None = None) -> None:
+    def __init__(self, folder: Path, seed: int, brokers: str | None = None, spark: SparkSession | None = None) -> None:
         random = Random(seed)
         self.home = folder / "home"
+        self._spark = spark
         self.world = TopicWorld.reading(folder, random, brokers) if brokers else World.of(folder, random)
         self.world.stream = self.world.stream.model_copy(update={"maintenance": Maintenance(min_snapshots=1)})
         self.clock = HeldClock(datetime.now(UTC) + timedelta(days=1))
@@ -73,7 +80,9 @@ class Life:
 
     def another(self) -> Platform:
         """Another process, which remembers nothing; whatever it publishes is looked at."""
-        platform = light_platform(self.home, self.world.stream, self.clock)
+        stream, spark = self.world.stream, self._spark
+        make = partial(temporary_platform, spark=spark) if spark else light_platform
+        platform = make(self.home, stream, clock=self.clock)
         publish = platform.lake.publish
 
         def watched(staged: Any) -> None:
@@ -291,15 +300,18 @@ def _count_down(left: list[int]) -> None:
         raise Killed
 
 
-def live(folder: Path, seed: int, ops: Sequence[Op], brokers: str | None = None) -> None:
+def live(
+    folder: Path, seed: int, ops: Sequence[Op], brokers: str | None = None, spark: SparkSession | None = None
+) -> None:
     """Live through a program in an empty folder; raises WrongError, or what an operation should not raise.
 
-    With `brokers` (`host:port`) the records come by a topic of this Kafka instead of files.
+    With `brokers` (`host:port`) the records come by a topic of this Kafka instead of files. With `spark` its workers
+    do what work there is, and upkeep is its procedures.
     """
     with ExitStack() as stack:
-        for target, replacement in (_SMALL | SHORTCUTS).items():
+        for target, replacement in (_SMALL | SHORTCUTS | (_WITH_SPARK if spark else _WITHOUT_SPARK)).items():
             stack.enter_context(patch(target, replacement))
-        life = Life(folder, seed, brokers)
+        life = Life(folder, seed, brokers, spark)
         for op in ops:
             life.do(op)
         life.finish()
