@@ -160,7 +160,7 @@ class Life:
 
     def op_lose(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
         """The control database, the receipts, or both."""
-        lost = random.choice(("control", "receipts", "both"))
+        lost = random.choice(("control", "receipts", "both", "both"))
         if lost != "receipts":
             for file in self.home.glob("control.db*"):
                 file.unlink()

@@ -16,7 +16,7 @@ WEIGHTS = {
     "repair": 12,
     "settings": 2,
     "buckets": 2,
-    "lose": 2,
+    "lose": 3,
     "maintain": 2,
     "replay": 2,
     "redecode": 4,
@@ -45,7 +45,7 @@ def program(seed: int, length: int = LENGTH) -> list[Op]:
     random = Random(seed)
     begin = random.choice((["deliver"], ["deliver", "ingest", "repair"], ["deliver", "ingest", "repair"]))
     names = random.choices([*WEIGHTS], [*WEIGHTS.values()], k=length)
-    fates: list[Fate] = random.choices(("", "killed", "meanwhile"), (6, 2, 2), k=length)
+    fates: list[Fate] = random.choices(("", "killed", "meanwhile"), (5, 3, 2), k=length)
     beginning = [Op(name, random.randrange(2**32)) for name in begin]
     return beginning + [Op(name, random.randrange(2**32), fate) for name, fate in zip(names, fates, strict=True)]
 

@@ -113,7 +113,7 @@ class World:
 
     def _record(self, random: Random) -> Record:
         known = [each for records in self.files.values() for each in records]
-        if known and random.random() < 0.35:
+        if known and random.random() < 0.45:
             return self._again(random, random.choice(known))
         step = random.choice((self.timeouts[0], self.timeouts[0] / 2, self.timeouts[1], self.windows[0]))
         near = self.stream.partitions.start_of(self.first) + random.randrange(PARTITIONS) * self.length
