@@ -170,7 +170,7 @@ class Life:
 
     def op_maintain(self, platform: Platform, random: Random) -> None:
         """Upkeep, weeks later."""
-        self.clock.advance(timedelta(days=random.choice((0, 30))))
+        self.clock.advance(timedelta(days=random.choice((0, 30, 30))))
         platform.maintain(self.name)
 
     def op_replay(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
