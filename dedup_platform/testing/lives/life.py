@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from dedup_platform import tables
 from dedup_platform.catalog import head
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
+from dedup_platform.lateness import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.sessionwork import Sessionization
 from dedup_platform.stream import Maintenance
@@ -69,6 +70,7 @@ class Life:
         self.checks = Checks(self.world.timeouts)
         self._reader = Reader()
         self._judged: object = None
+        self._has_receipts = True
         self.platform = self.another()
         self.judge = light_platform(self.home, self.world.stream, self.clock)
         if buckets := random.choice((0, 1, 2, 4)):
@@ -159,14 +161,20 @@ class Life:
         platform.change_buckets(self.name, random.choice((1, 2, 4)))
 
     def op_lose(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
-        """The control database, the receipts, or both."""
-        lost = random.choice(("control", "receipts", "both", "both"))
+        """The control database, the receipts, or both: nothing is taken for built that was stale."""
+        lost, stale = random.choice(("control", "receipts", "both", "both")), self._stale()
         if lost != "receipts":
             for file in self.home.glob("control.db*"):
                 file.unlink()
         if lost != "control":
             shutil.rmtree(self.home / "warehouse" / self.name / "receipts", ignore_errors=True)
+            self._has_receipts = False
         self._renew()
+        told = self._stale()
+        if not stale <= told:
+            raise WrongError(f"after a loss ({lost}) no longer stale: {sorted(stale - told)}")
+        if self._has_receipts and told != stale:
+            raise WrongError(f"receipts do not tell that these are built: {sorted(told - stale)}")
 
     def op_maintain(self, platform: Platform, random: Random) -> None:
         """Upkeep, weeks later."""
@@ -191,6 +199,12 @@ class Life:
 
     def op_clock(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
         self.clock.advance(timedelta(hours=random.choice((-48, -1, 1, 48))))
+
+    def _stale(self) -> set[tuple[str, Cell]]:
+        state = self.state()
+        if state is None or len(state.buckets) > 1:
+            return set()
+        return {(plan.table, each.cell) for plan in self.judge.plan(self.name) for each in plan.stale}
 
     def _some_partitions(self, random: Random) -> list[int]:
         state = self.state()
