@@ -32,6 +32,8 @@ from dedup_platform.testing.platforms import light_platform, temporary_platform
 
 TICKS = 12
 """So many looks of the sensors, without anything new, must end with nothing stale."""
+BY_THE_OTHER = 0.3
+"""How often the process that works is another one than last time."""
 STEPS = ("write_receipt", "publish", "replace_files", "sync")
 """What a process can be killed before and after."""
 
@@ -60,6 +62,10 @@ class WrongError(AssertionError):
 class Life:
     """The tables of one stream in a folder, and what was done to them so far."""
 
+    platform: Platform
+    _beside: Platform
+    judge: Platform
+
     def __init__(self, folder: Path, seed: int, brokers: str | None = None, spark: SparkSession | None = None) -> None:
         random = Random(seed)
         self.home = folder / "home"
@@ -71,8 +77,7 @@ class Life:
         self._reader = Reader()
         self._judged: object = None
         self._has_receipts = True
-        self.platform = self.another()
-        self.judge = light_platform(self.home, self.world.stream, self.clock)
+        self._renew()
         if buckets := random.choice((0, 1, 2, 4)):
             self.platform.lake.create(self.world.stream, buckets)
 
@@ -95,8 +100,10 @@ class Life:
         return platform
 
     def do(self, op: Op) -> None:
-        """Live through one operation."""
+        """Live through one operation, done by either of two processes that live on."""
         random = Random(op.seed)
+        if random.random() < BY_THE_OTHER:
+            self.platform, self._beside = self._beside, self.platform
         fates: dict[str, Callable[[Random], Any]] = {"killed": self._dying, "meanwhile": self._disturbed}
         with fates[op.fate](random) if op.fate else nullcontext(), suppress(ConflictError, Killed):
             self._attempt(op.name, self.platform, random)
@@ -215,7 +222,7 @@ class Life:
 
     def _renew(self) -> None:
         """Other rules, or other databases: every process begins anew."""
-        self.platform = self.another()
+        self.platform, self._beside = self.another(), self.another()
         self.judge = light_platform(self.home, self.world.stream, self.clock)
 
     # What comes in between
