@@ -58,7 +58,7 @@ class Checkpoints:
             return
         name, last = new_receipt_name(), self._last_words(stream, head)
         files = self._write_files(stream, *last) if last else self._write_all(stream, RAW_EVENTS, "files")
-        accepted = [{"path": path, "etag": etag} for path, etag in sorted(self.ledger.accepted(stream.name))]
+        accepted = [each._asdict() for each in sorted(self.ledger.accepted(stream.name))]
         receipt = {
             "name": name,
             "reason": "maintenance",

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from itertools import islice
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
@@ -54,10 +53,14 @@ class Facts:
     table: str
     changes: Mapping[Cell, Change]
     outdated: frozenset[Cell]
-    """Cells that were built with other settings or by an older version of the stage, or before one nearby was."""
+    """Cells that were built with other settings or by an older version of the stage, and the overtaken ones."""
     fingerprint: str
     arrival_max: Mapping[Cell, datetime] = field(default_factory=dict)
     """Latest arrival in each cell of the input near a changed one (only where `reach` > 0)."""
+    overtaken: frozenset[Cell] = frozenset()
+    """Cells before which one nearby was built with other settings: of what it saw, these know nothing."""
+    reach: int = 0
+    """Partitions on either side of a cell that a record of it can beat or be beaten in."""
 
     @cached_property
     def arrival_min(self) -> Mapping[Cell, datetime]:
@@ -71,8 +74,13 @@ class Facts:
 
     @cached_property
     def disturbed(self) -> frozenset[Cell]:
-        """The changed cells that go together: records went from them or between them, or had beaten some of theirs."""
-        return frozenset(cell for cell, change in self.changes.items() if change.disturbed)
+        """The cells that go together: records went from them or between them, or may have beaten some of theirs.
+
+        How far a record reached that went is told by the rules of whoever asks, not of whoever took it away.
+        """
+        changed = {cell for cell, change in self.changes.items() if change.disturbed}
+        near = {other for cell in changed for other in _near(cell, self.reach) if other in self.arrival_max}
+        return frozenset(changed | near)
 
 
 @dataclass(frozen=True)
@@ -266,12 +274,21 @@ def _reason(cell: Cell, change: Change | None, outdated: frozenset[Cell], closes
 
 
 def _runs(stale: list[StaleCell], hulls: set[tuple[int, int]], facts: Facts, policy: Policy) -> Iterator[PlannedRun]:
-    """Runs for the ready ones of the sorted cells; `hulls` are the first and last partitions of their groups."""
+    """Runs for the ready ones of the sorted cells; `hulls` are the first and last partitions of their groups.
+
+    What waits longest goes first, so that nothing waits for ever behind what becomes stale again and again.
+    """
     ready = [stale_cell for stale_cell in stale if stale_cell.ready]
-    ranges = islice(_packed(sorted(hulls), policy.max_partitions_per_run), policy.max_runs_per_tick)
-    for first, last in ranges:
+    runs = []
+    for first, last in _packed(sorted(hulls), policy.max_partitions_per_run):
         begin, end = (bisect_left(ready, edge, key=_partition) for edge in (first, last + 1))
-        run = ready[begin:end]
+        runs.append((first, last, ready[begin:end]))
+    longest = policy.max_delay or max((cell.waiting for cell in ready), default=_NO_TIME)
+    # Of other settings it is not known since when: there are ever fewer cells of them, so they may go before others.
+    runs.sort(
+        key=lambda run: max(longest if cell.reason == "settings" else cell.waiting for cell in run[2]), reverse=True
+    )
+    for first, last, run in runs[: policy.max_runs_per_tick]:
         yield PlannedRun(tuple(range(first, last + 1)), run[0].reason, _watermark(facts, run))
 
 

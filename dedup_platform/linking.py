@@ -33,10 +33,13 @@ def with_linked_keys(cells: Cells, facts: Facts, around: int, ask: Callable[[Cel
 
     Facts tell which neighbours can matter at all. Which of them share a key within the window, the data tell: `ask`
     says which pairs of some cells do. Where a record went, no data are left to tell where it is now and whom it had
-    beaten: all cells that may be concerned go together.
+    beaten: all cells that may be concerned go together. So do overtaken ones with what is near them, since once that is
+    built by the same rules, nothing tells any more that they were overtaken.
     """
     while True:
         cells = _with_disturbed(cells, facts)
+        if facts.overtaken:
+            cells |= grown(cells, around) & facts.overtaken
         suspects = _suspects(facts, cells, around)
         if not suspects:
             return cells

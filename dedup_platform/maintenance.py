@@ -32,7 +32,7 @@ from dedup_platform.checkpoints import Checkpoints
 from dedup_platform.errors import ClockBehindError
 from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import STAGING, Lakehouse, upkeep
-from dedup_platform.lateness import Cell, closes
+from dedup_platform.lateness import Cell, closes, linked_cells
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.ledger.schema import CONSUMER
 from dedup_platform.receipts import build_properties, receipt_of_same_rows
@@ -184,7 +184,11 @@ class Maintenance:
         is a checkpoint.
         """
         heads = self.ledger.sync(stream.name)
-        cells = self._unproven(stream, table, self._history(stream, tables.INPUT_OF[table], heads, now))
+        unproven = self._unproven(stream, table, self._history(stream, tables.INPUT_OF[table], heads, now))
+        # What is near something new has not seen it yet: its history stays until it has.
+        facts = self.ledger.facts(stream, table, fingerprint(stream, table))
+        linked = {each for cell in facts.changes for each in linked_cells(cell, facts, facts.reach)}
+        cells = unproven - linked - facts.disturbed
         is_due = self._checkpoints.is_due(stream, table)
         if cells or is_due:
             self._commit_built(stream, table, heads, cells, is_due)

@@ -135,7 +135,9 @@ class Platform:
     def accept_batch(self, stream: str) -> Commit | None:
         """Let the batch that is held be taken in as it is, by the next ingest; None if none is held."""
         batch = self.health(stream).batch
-        return self._do(self._ingest.accept_batch, self._prepare(stream), batch) if batch else None
+        if not batch:
+            return None
+        return self._do(self._ingest.accept_batch, self._prepare(stream), batch, self.clock())
 
     def accept(self, stream: str, paths: Iterable[str]) -> Commit:
         """Let changed files be read again, as new generations, at the next ingest."""
@@ -310,6 +312,7 @@ class Platform:
         definition = self.stream(stream).model_copy(update={"buckets": 0})
         if not self.ledger.sync(stream):
             return False
+        again(self.lake.add_columns)(definition)
         return self._do(self._rebucketing.change, definition, buckets, lambda: self._repair(definition), tell)
 
     def _batches(self, stream: str) -> Iterator[Commit]:

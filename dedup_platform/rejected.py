@@ -20,15 +20,13 @@ from pyiceberg.table import Table
 from dedup_platform.catalog import added_rejected_files, ancestry, cell_of, new_receipt_name
 from dedup_platform.datafiles import TableFiles
 from dedup_platform.errors import ConservationError, FilesReplacedError, UnknownRecordError
-from dedup_platform.fingerprints import fingerprint
 from dedup_platform.lakehouse import Lakehouse
-from dedup_platform.lateness import Cell, reach
+from dedup_platform.lateness import Cell
 from dedup_platform.ledger import Ledger
-from dedup_platform.linking import grown
 from dedup_platform.redecoding import Choice, Dropping, Judge, Redecoding, Replay, Rewritten, is_dropped, rewrite
 from dedup_platform.retries import again_with_same_files
 from dedup_platform.stream import Stream
-from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, DEDUPLICATED_EVENTS, RAW_EVENTS
+from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, RAW_EVENTS
 
 REJECTED_EVENTS = "rejected_events"
 """The rows of `raw_events` that are rejected, where they are named like a table."""
@@ -219,7 +217,7 @@ class Rejected:
             "name": name,
             "reason": reason,
             "rewritten": sorted(_cells([*removed, *done.added])),
-            "disturbed": sorted(self._disturbed(stream, _cells(removed), _cells(done.added))),
+            "disturbed": sorted(_disturbed(_cells(removed), _cells(done.added))),
             "previous": head.receipt,
         }
         staged = self.lake.stage_files(
@@ -228,22 +226,6 @@ class Rejected:
         self.lake.catalog.write_receipt(stream.name, name, receipt)
         self.lake.publish(staged)
         return staged.snapshot_id
-
-    def _disturbed(self, stream: Stream, left: set[Cell], entered: set[Cell]) -> set[Cell]:
-        """The cells that one commit must judge: those that records left, came to, or may have beaten others in.
-
-        Of what is no longer there the data cannot tell, so the receipt does. Where cells are built by other rules than
-        these, it is not known how far it reached, and those rules may come back: all of their buckets count.
-        """
-        if not left:
-            return set()
-        facts = self.ledger.facts(stream, DEDUPLICATED_EVENTS, fingerprint(stream, DEDUPLICATED_EVENTS))
-        around = reach(stream.deduplicate.window, stream.partitions.length)
-        disturbed = entered | self.ledger.sizes(stream.name, RAW_EVENTS, grown(left, around)).keys()
-        if buckets := {cell.bucket for cell in left} & {cell.bucket for cell in facts.outdated}:
-            known = self.ledger.sizes(stream.name, RAW_EVENTS)
-            disturbed |= {cell for cell in known if cell.bucket in buckets}
-        return disturbed
 
     def _read(self, stream: Stream, choice: Choice, names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The chosen records, some at a time; of a payload the beginning."""
@@ -283,6 +265,14 @@ def _frame(rows: pa.Table) -> pl.DataFrame:
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     return frame
+
+
+def _disturbed(left: set[Cell], entered: set[Cell]) -> set[Cell]:
+    """The cells that one commit must judge, with those near them: a record may be in one no longer, and in another now.
+
+    Of what is no longer there the data cannot tell, so the receipt does.
+    """
+    return left | entered if left else set()
 
 
 def _cells(files: Iterable[DataFile]) -> set[Cell]:

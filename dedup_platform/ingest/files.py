@@ -18,7 +18,7 @@ from dedup_platform.ingest.intake import CELL_BYTES, Intake, buckets_for
 from dedup_platform.ingest.looks import Generations, Look, judged, look_at_bucket, look_at_folder
 from dedup_platform.ingest.waiting import Waiting
 from dedup_platform.lakehouse import Lakehouse, Staged
-from dedup_platform.ledger import Head, Ledger
+from dedup_platform.ledger import ANY_GENERATION, Acceptance, Head, Ledger
 from dedup_platform.rawwork import Span
 from dedup_platform.sources.files import SourceFile, changed_since_listed, grouped, read_files, read_group
 from dedup_platform.sources.s3 import S3Access
@@ -57,7 +57,7 @@ class FilesIntake(Intake):
 
     def next_batch(self, stream: Stream, now: datetime) -> Commit | None:
         """Read the next batch; None if nothing waits. Raises ConflictError if another ingest committed first."""
-        heads = self._ready(stream)
+        heads = self._ready(stream, now)
         files = self._unread(stream, now)
         if not files:
             return None
@@ -82,11 +82,19 @@ class FilesIntake(Intake):
         return judged(stream, self.ledger, listed).files or self._look(stream, now).files
 
     def accept(self, stream: Stream, paths: Iterable[str], now: datetime) -> Commit:
-        """Record in the lake that these changed files may be read again, as a new generation."""
-        heads = self._ready(stream)
-        changed = {file.path: file.etag for file in self._look(stream, now, whole=True).changed}
-        accepted = [{"path": path, "etag": changed[path]} for path in paths if path in changed]
-        if unknown := sorted(set(paths) - changed.keys()):
+        """Record in the lake that these changed files may be read again, as a new generation.
+
+        So may those of which it is not known what they held, since what told it was lost.
+        """
+        heads = self._ready(stream, now)
+        look = self._look(stream, now, whole=True)
+        changed = {file.path: file.etag for file in look.changed}
+        known = changed | {file.path: file.etag for file in look.doubtful}
+        read = self.ledger.files(stream.name, known)
+        accepted = [
+            Acceptance(path, known[path], read[path].generation + 1)._asdict() for path in paths if path in known
+        ]
+        if unknown := sorted(set(paths) - known.keys()):
             raise UnknownFileError(
                 f"{stream.name}: {', '.join(unknown)} did not change after being read; changed: "
                 f"{', '.join(sorted(changed)) or 'none'}"
@@ -101,9 +109,9 @@ class FilesIntake(Intake):
         head = self.ledger.sync(stream.name).get(tables.RAW_EVENTS)
         return (head and head.receipt) or ""
 
-    def accept_batch(self, stream: Stream, batch: str) -> Commit:
+    def accept_batch(self, stream: Stream, batch: str, now: datetime) -> Commit:
         """Record in the lake that these files may be taken in, whatever share of their records is rejected."""
-        heads = self._ready(stream)
+        heads = self._ready(stream, now)
         return self._commit_positions(
             stream, heads[tables.RAW_EVENTS], {"accepted": json.loads(batch)}, "batch accepted"
         )
@@ -111,14 +119,19 @@ class FilesIntake(Intake):
     def _check_share(self, stream: Stream, files: Generations, spans: Iterable[Span]) -> None:
         """Refuse a batch too much of which would be rejected, unless people accepted the files that it is in."""
         known = self.ledger.accepted(stream.name)
-        accepted = {(file.path, generation) for file, generation in files if (file.path, file.etag) in known}
+        batch = [Acceptance(file.path, file.etag, generation) for file, generation in files]
+        accepted = {
+            (each.path, each.generation)
+            for each in batch
+            if each in known or each._replace(generation=ANY_GENERATION) in known
+        }
         if reason := self._hold_back(stream, spans, accepted):
-            raise HeldBatchError(reason, json.dumps([{"path": file.path, "etag": file.etag} for file, _ in files]))
+            raise HeldBatchError(reason, json.dumps([each._asdict() for each in batch]))
 
-    def _ready(self, stream: Stream) -> dict[str, Head]:
+    def _ready(self, stream: Stream, now: datetime) -> dict[str, Head]:
         heads = self.ledger.sync(stream.name)
         if heads and not heads[tables.RAW_EVENTS].complete:
-            self._derive_positions(stream, heads[tables.RAW_EVENTS])
+            self._derive_positions(stream, heads[tables.RAW_EVENTS], now)
             heads = self.ledger.sync(stream.name)
         return heads
 
@@ -178,15 +191,24 @@ class FilesIntake(Intake):
         if staged:
             self.lake.discard(staged)
 
-    def _derive_positions(self, stream: Stream, head: Head) -> None:
+    def _derive_positions(self, stream: Stream, head: Head, now: datetime) -> None:
         """Rule 1: if receipts are lost, the coordinates in raw tell what was read, never zero."""
         columns = ("source", "source_partition")
         records: Counter[tuple[str, int]] = Counter()
         for rows in self.lake.batches(stream, tables.RAW_EVENTS, head.snapshot_id, columns):
             for path, generation, count in rows.group_by(columns).len().iter_rows():
                 records[path, generation] += count
+        known = {(each.path, each.generation): each.etag for each in self.ledger.files(stream.name).values()}
+        # That the others hold what they held is taken on trust, so that it is seen at least if they change from now on.
+        listed = {file.path: file.etag for file, _ in self._look(stream, now, whole=True).files}
         files = [
-            {"path": path, "generation": generation, "size": None, "etag": None, "records": count}
+            {
+                "path": path,
+                "generation": generation,
+                "size": None,
+                "etag": known.get((path, generation)) or listed.get(path),
+                "records": count,
+            }
             for (path, generation), count in records.items()
         ]
         self._commit_positions(stream, head, {"files": files, "derived": True}, "derived positions")

@@ -35,9 +35,9 @@ class Ingest:
         """Record in the lake that what the topic has lost is lost; None if nothing is."""
         return self._kafka.accept(stream)
 
-    def accept_batch(self, stream: Stream, batch: str) -> Commit:
+    def accept_batch(self, stream: Stream, batch: str, now: datetime) -> Commit:
         """Record in the lake that a batch that was held (`HeldBatchError.batch`) may be taken in as it is."""
-        return self._of(stream).accept_batch(stream, batch)
+        return self._of(stream).accept_batch(stream, batch, now)
 
     def standing(self, stream: Stream) -> str:
         """A text that is another one as soon as more was read, or accepted by a person. Does not ask the source."""

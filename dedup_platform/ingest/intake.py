@@ -42,7 +42,7 @@ class Intake(ABC):
         """A text that is another one as soon as more was read, or accepted by a person. Does not ask the source."""
 
     @abstractmethod
-    def accept_batch(self, stream: Stream, batch: str) -> Commit:
+    def accept_batch(self, stream: Stream, batch: str, now: datetime) -> Commit:
         """Record in the lake that a batch that was held (`HeldBatchError.batch`) may be taken in as it is."""
 
     def _stage(

@@ -141,7 +141,7 @@ class KafkaIntake(Intake):
         own = [each for each in (positions.places if positions else {}).items() if stream.kafka.lane.owns(each[0])]
         return f"{sorted(own)} {sorted(standing.accepted_of(stream.kafka.topic).items())}"
 
-    def accept_batch(self, stream: Stream, batch: str) -> Commit:
+    def accept_batch(self, stream: Stream, batch: str, now: datetime) -> Commit:  # noqa: ARG002
         """Record in the lake that all up to these offsets may be taken in, whatever share of it is rejected."""
         heads, standing = self._ready(stream)
         accepting = standing.accepting(Positions.from_text(batch))

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pydantic import TypeAdapter, ValidationError
 
 from dedup_platform.ingest.waiting import CHANGED
-from dedup_platform.ledger import Ledger, ReadFile
+from dedup_platform.ledger import ANY_GENERATION, Acceptance, Ledger, ReadFile
 from dedup_platform.sources.files import SourceFile, list_files
 from dedup_platform.sources.listing import unsettled
 from dedup_platform.sources.s3 import ListedKey, S3Access, list_keys
@@ -26,6 +26,8 @@ _CHANGED_KEPT = 1000
 
 Generations = list[tuple[SourceFile, int]]
 """Files, each with the generation that it is read as."""
+Verdict = int | str | ReadFile
+"""The generation to read a file as, or why it is left to a person, or as what it was read."""
 
 
 @dataclass
@@ -35,14 +37,18 @@ class Look:
     files: Generations = field(default_factory=list)
     reasons: list[tuple[str, str]] = field(default_factory=list)
     changed: list[SourceFile] = field(default_factory=list)
+    doubtful: list[SourceFile] = field(default_factory=list)
+    """Files that were read, but of which it is no longer known what they held then."""
 
-    def add(self, file: SourceFile, verdict: "int | str | None") -> None:
+    def add(self, file: SourceFile, verdict: "Verdict") -> None:
         """Take in one file that can be read."""
         if isinstance(verdict, int):
             self.files.append((file, verdict))
-        elif verdict is not None:
+        elif isinstance(verdict, str):
             self.reasons.append((file.path, verdict))
             self.changed.append(file)
+        elif verdict.size is None:
+            self.doubtful.append(file)
 
     def sort(self) -> None:
         """Bring files into the order in which they are read, and reasons into that of their paths."""
@@ -164,10 +170,11 @@ class _BucketLook:
         changed = sorted(self.look.changed, key=lambda file: file.path)[:_CHANGED_KEPT]
         return _Listed(self._listed.path, self._listed.whole_at, kept, changed)
 
-    def _add_file(self, file: SourceFile, verdict: int | str | None) -> bool:
+    def _add_file(self, file: SourceFile, verdict: Verdict) -> bool:
         """Whether it is to be read, now or once it has rested."""
         self._seen.add(file.path)
-        waits = unsettled(self._stream, file.modified, self._now) if verdict is not None else None
+        is_read = isinstance(verdict, ReadFile)
+        waits = None if is_read else unsettled(self._stream, file.modified, self._now)
         if waits:
             self.look.reasons.append((file.path, waits))
             return True
@@ -182,10 +189,8 @@ class _BucketLook:
             self._listed.starts[prefix] = each.key
 
 
-def _verdicts(
-    stream: Stream, ledger: Ledger, files: Sequence[SourceFile]
-) -> Iterator[tuple[SourceFile, int | str | None]]:
-    """Each file, with the generation to read it as, or why it is left to a person, or None if it was read."""
+def _verdicts(stream: Stream, ledger: Ledger, files: Sequence[SourceFile]) -> Iterator[tuple[SourceFile, Verdict]]:
+    """Each file with its verdict."""
     if not files:
         return
     known, accepted = ledger.files(stream.name, [file.path for file in files]), ledger.accepted(stream.name)
@@ -193,14 +198,16 @@ def _verdicts(
         read = known.get(file.path)
         if read is None:
             yield file, 0
+        elif Acceptance(file.path, file.etag, read.generation + 1) in accepted:
+            yield file, read.generation + 1
         elif not _differs(read, file):
-            yield file, None
-        elif (file.path, file.etag) in accepted:
+            yield file, read
+        elif Acceptance(file.path, file.etag, ANY_GENERATION) in accepted:
             yield file, read.generation + 1
         else:
             yield file, f"{CHANGED}: accept it with `files accept`, or restore the file"
 
 
 def _differs(read: ReadFile, file: SourceFile) -> bool:
-    # The etag is unknown if positions had to be derived from raw: then the path alone says that it was read.
+    # The etag is unknown if positions had to be derived from raw when the file was not listed.
     return read.etag is not None and read.etag != file.etag

@@ -112,7 +112,14 @@ class Lakehouse:
 
     def evolve(self, stream: Stream) -> None:
         """Add the columns that the stream file names and the tables lack; refuse what would change existing ones."""
-        for name, found in self.check(stream).items():
+        self._add_columns_to(stream, self.check(stream))
+
+    def add_columns(self, stream: Stream) -> None:
+        """The same whatever number of buckets the tables have, or are being given."""
+        self._add_columns_to(stream, self._loaded(stream))
+
+    def _add_columns_to(self, stream: Stream, tables_found: Mapping[str, Table]) -> None:
+        for name, found in tables_found.items():
             table = self._add_columns(stream, name) if missing_columns(stream, name, found) else found
             # Reads are pinned to snapshots, and a snapshot shows the columns of its own time. Its own step, for
             # whoever died between the two.
@@ -121,7 +128,7 @@ class Lakehouse:
 
     def check(self, stream: Stream) -> dict[str, Table]:
         """The tables there are; raises IncompatibleChangeError if they cannot follow the stream file."""
-        found = {name: table for name in tables.ALL if (table := self.catalog.load(stream.name, name))}
+        found = self._loaded(stream)
         check_buckets(stream, found.values())
         if raw := found.get(tables.RAW_EVENTS):
             check_numbering(stream, raw)
@@ -129,6 +136,9 @@ class Lakehouse:
             check_partitioning(stream, table)
             missing_columns(stream, name, table)
         return found
+
+    def _loaded(self, stream: Stream) -> dict[str, Table]:
+        return {name: table for name in tables.ALL if (table := self.catalog.load(stream.name, name))}
 
     def _create_table(self, stream: Stream, table: str, buckets: int) -> None:
         schema = tables.iceberg_schema(tables.columns(stream, table))
@@ -180,8 +190,12 @@ class Lakehouse:
             yield from map(frame_of, files.batches(task.file, columns))
 
     def table_files(self, stream: Stream, table: str) -> TableFiles:
-        """What Spark's workers need to read and write this table's files themselves."""
+        """What Spark's workers need to read and write this table's files themselves.
+
+        Raises IncompatibleChangeError if another process, with a newer stream file, gave the table columns meanwhile.
+        """
         loaded = self._load(stream.name, table)
+        missing_columns(stream, table, loaded)
         return TableFiles.of(loaded, self.catalog.file_properties(loaded))
 
     def files(self, stream: Stream, table: str, snapshot_id: int, cells: Iterable[Cell]) -> dict[Cell, list[DataFile]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -37,6 +38,14 @@ class ReadFile:
     size: int | None
     etag: str | None
     records: int
+
+
+class Acceptance(NamedTuple):
+    """A person's word that a file may be read, with this content, as this generation."""
+
+    path: str
+    etag: str
+    generation: int
 
 
 @dataclass(frozen=True)

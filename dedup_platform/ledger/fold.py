@@ -15,8 +15,8 @@ from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, CHANGES, CONSUM
 
 Rows = Sequence[Mapping[str, Any]]
 
-LOST = "lost"
-"""In place of a fingerprint: other than any, so that the cell is stale."""
+ANY_GENERATION = -1
+"""Of acceptances in receipts of the version before, which do not tell."""
 
 
 @dataclass
@@ -176,7 +176,11 @@ def _write_built(connection: sa.Connection, stream: str, name: str, receipts: It
 
 def _write_positions(connection: sa.Connection, stream: str, receipts: Iterable[Mapping[str, Any]]) -> None:
     files = {(row["path"], row["generation"]): row for receipt in receipts for row in receipt.get("files", ())}
-    accepted = {(row["path"], row["etag"]): row for receipt in receipts for row in receipt.get("accepted", ())}
+    accepted = {
+        (row["path"], row["etag"], row.get("generation", ANY_GENERATION)): {"generation": ANY_GENERATION, **row}
+        for receipt in receipts
+        for row in receipt.get("accepted", ())
+    }
     _replace(connection, FILES, [{"stream": stream, **row} for row in files.values()])
     _replace(connection, ACCEPTED, [{"stream": stream, **row} for row in accepted.values()])
 

@@ -14,6 +14,7 @@ from dedup_platform.catalog import (
     changes,
     changes_numbering,
     committed_at,
+    head,
     live,
     rewrites_only,
     since,
@@ -22,7 +23,8 @@ from dedup_platform.catalog import (
 from dedup_platform.lateness import Cell
 from dedup_platform.ledger.checkpoints import Content, read_content
 from dedup_platform.ledger.facts import Head
-from dedup_platform.ledger.fold import LOST, Fold
+from dedup_platform.ledger.fold import Fold
+from dedup_platform.ledger.schema import LOST
 
 Receipt = dict[str, Any]
 
@@ -119,7 +121,8 @@ class Gathering:
             fold.receipts.append(self._nothing_proves(unnamed))
 
     def _nothing_proves(self, cells: Iterable[Cell]) -> Receipt:
-        source = {tables.INPUT_OF[self.name]: {"snapshot": None, "sequence": 0}}
+        assert self.source
+        source = {tables.INPUT_OF[self.name]: {"snapshot": None, "sequence": head(self.source).sequence_number}}
         return {"built_from": source, "fingerprint": LOST, "checked": sorted(cells)}
 
     def _add_receipt(self, fold: Fold, name: str) -> Receipt | None:
@@ -215,7 +218,7 @@ def _put_right(receipts: Iterable[Receipt], source: Table, name: str) -> None:
         built = receipt["built_from"][name]
         # A snapshot has its sequence number for itself, and a checkpoint knows nothing else of it.
         if built["sequence"] not in history and built["sequence"] >= oldest:
-            receipt["fingerprint"], built["sequence"] = LOST, 0
+            receipt["fingerprint"], built["sequence"] = LOST, max(history)
         elif "buckets" in receipt:
             known = [sequence for sequence in numberings if sequence <= built["sequence"]]
             built["sequence"] = max(known, default=built["sequence"])

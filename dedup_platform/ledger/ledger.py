@@ -12,6 +12,7 @@ from dedup_platform.lateness import Cell, Facts, reach
 from dedup_platform.ledger.checkpoints import read_part
 from dedup_platform.ledger.database import for_reading, identity, is_damaged, lock, open_database, put_aside
 from dedup_platform.ledger.facts import (
+    Acceptance,
     CellSize,
     Head,
     ReadFile,
@@ -24,7 +25,7 @@ from dedup_platform.ledger.facts import (
     read_overtaken,
     read_sizes,
 )
-from dedup_platform.ledger.fold import LOST, Fold
+from dedup_platform.ledger.fold import Fold
 from dedup_platform.ledger.gathering import Gathering
 from dedup_platform.ledger.proofs import settle
 from dedup_platform.ledger.schema import (
@@ -34,6 +35,7 @@ from dedup_platform.ledger.schema import (
     FILES,
     HEADS,
     LISTINGS,
+    LOST,
     METADATA,
     in_cells,
     in_partitions,
@@ -127,14 +129,17 @@ class Ledger:
         with for_reading(self.engine).connect() as connection:
             pending = {change.cell: change for change in read_changes(connection, stream.name, tables.INPUT_OF[table])}
             outdated = frozenset(read_outdated(connection, stream.name, table, fingerprint))
+            overtaken: frozenset[Cell] = frozenset()
             if outdated and around:
-                outdated |= frozenset(read_overtaken(connection, stream.name, table, fingerprint, around))
+                overtaken = frozenset(read_overtaken(connection, stream.name, table, fingerprint, around))
             return Facts(
                 stream=stream.name,
                 table=table,
                 changes=pending,
-                outdated=outdated,
+                outdated=outdated | overtaken,
                 fingerprint=fingerprint,
+                overtaken=overtaken,
+                reach=around,
                 arrival_max=read_arrivals(connection, stream.name, pending, around) if around else {},
             )
 
@@ -197,11 +202,11 @@ class Ledger:
         with for_reading(self.engine).connect() as connection:
             return int(connection.execute(query).scalar_one())
 
-    def accepted(self, stream: str) -> set[tuple[str, str]]:
-        """Changed files that people accepted: path and etag."""
-        query = sa.select(ACCEPTED.c.path, ACCEPTED.c.etag).where(ACCEPTED.c.stream == stream)
+    def accepted(self, stream: str) -> set[Acceptance]:
+        """Files that people accepted, each as the generation that it was to be read as."""
+        query = sa.select(*ACCEPTED.c["path", "etag", "generation"]).where(ACCEPTED.c.stream == stream)
         with for_reading(self.engine).connect() as connection:
-            return {(row[0], row[1]) for row in connection.execute(query)}
+            return {Acceptance(*row) for row in connection.execute(query)}
 
     def part(self, stream: str, table: str, kind: str) -> pa.Table:
         """What a checkpoint of a table has to hold of this kind (`built`, `untold`, `files`)."""

@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from pyiceberg.table import Table
 
 from dedup_platform import tables
-from dedup_platform.catalog import ancestry, bucket_count, changes_numbering, paired_duplicates, since
+from dedup_platform.catalog import ancestry, bucket_count, changes_numbering, head, paired_duplicates, since
 from dedup_platform.lateness import NO_ENTITY, Cell
-from dedup_platform.ledger.fold import LOST, Fold
-from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, CONSUMER, in_cells, of
+from dedup_platform.ledger.fold import Fold
+from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, CONSUMER, LOST, in_cells, of
 
 
 def settle(
@@ -24,7 +24,8 @@ def settle(
     if not _is_paired(loaded):
         # The duplicates that the events were published with were taken back: nothing counts as built.
         built = of(BUILT, stream, tables.DEDUPLICATED_EVENTS)
-        connection.execute(sa.update(BUILT).where(built).values(fingerprint=LOST, input_sequence=0))
+        newest = head(loaded[tables.RAW_EVENTS]).sequence_number
+        connection.execute(sa.update(BUILT).where(built).values(fingerprint=LOST, input_sequence=newest))
     for table, source in tables.INPUT_OF.items():
         if any(fold and (fold.is_whole or fold.numbered_at) for fold in (folds[table], folds[source])):
             _prove(connection, stream, table, loaded)
@@ -43,16 +44,16 @@ def _prove(connection: sa.Connection, stream: str, table: str, loaded: Mapping[s
         sequence = newest.sequence_number or 0
         connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, source), CHANGES.c.sequence < sequence))
         connection.execute(sa.delete(BUILT).where(of(BUILT, stream, table), BUILT.c.input_sequence < sequence))
-    _lose(connection, stream, table)
+    _lose(connection, stream, table, head(loaded[source]).sequence_number or 0)
 
 
-def _lose(connection: sa.Connection, stream: str, table: str) -> None:
-    """Say of every cell of which nothing is known that it is lost."""
+def _lose(connection: sa.Connection, stream: str, table: str, newest: int) -> None:
+    """Say of every cell of which nothing is known that it is lost; `newest` is the sequence number of its input."""
     source = tables.INPUT_OF[table]
     place = CELLS.c["partition", "bucket"]
     # Events without an entity are in no session.
     is_wanted = sa.true() if source == tables.RAW_EVENTS else CELLS.c.bucket != NO_ENTITY
-    wanted = sa.select(sa.literal(stream), sa.literal(table), *place, sa.literal(0), sa.literal(LOST)).distinct()
+    wanted = sa.select(sa.literal(stream), sa.literal(table), *place, sa.literal(newest), sa.literal(LOST)).distinct()
     unknown = wanted.where(
         CELLS.c.stream == stream,
         CELLS.c.table.in_((source, table)),
@@ -75,6 +76,8 @@ def _prune(connection: sa.Connection, stream: str, source: str, cells: Iterable[
         BUILT.c.partition == CHANGES.c.partition,
         BUILT.c.bucket == CHANGES.c.bucket,
         BUILT.c.input_sequence >= CHANGES.c.sequence,
+        # It is not known what a lost cell has seen.
+        BUILT.c.fingerprint != LOST,
     )
     for chosen in in_cells(CHANGES, cells):
         connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, source), chosen, seen))

@@ -11,9 +11,12 @@ from dedup_platform.lateness import Cell, rectangles
 T = TypeVar("T")
 
 METADATA = sa.MetaData()
-VERSION = 3
+VERSION = 4
 """Goes up with every change of these tables: a database of another version is not read, but made anew from the lake."""
 
+LOST = "lost"
+"""In place of a fingerprint, where it is not known how a cell was built: other than any, so that the cell is stale. It
+was built from nothing newer than the input of its `input_sequence`."""
 VALUES_A_STATEMENT = 10_000
 """Databases bound how many values a statement may hold; SQLite's bound is the lowest, 32,766."""
 
@@ -85,7 +88,12 @@ FILES = _table(
     _value("etag", sa.String(), nullable=True),
     _value("records", sa.BigInteger()),
 )
-ACCEPTED = _table("accepted", _key("path", sa.String()), _key("etag", sa.String()))
+ACCEPTED = _table(
+    "accepted",
+    _key("path", sa.String()),
+    _key("etag", sa.String()),
+    _key("generation", sa.Integer()),
+)
 LISTINGS = _table("listings", _value("content", sa.Text()))
 """Where the next listing of a bucket may start. No part of the fold, and no fact: lost, all keys are listed again.
 

@@ -206,7 +206,8 @@ def test_a_summary_is_as_long_whatever_the_number_of_partitions(
         platform = opened(tmp_path / str(count), stream_of(log))
         platform.ingest(NAME)
         stream = platform.stream(NAME)
-        platform._ingest.accept_batch(stream, Positions(log.name, "a", dict.fromkeys(log.events, Place(5))).to_text())
+        batch = Positions(log.name, "a", dict.fromkeys(log.events, Place(5))).to_text()
+        platform._ingest.accept_batch(stream, batch, platform.clock())
         log.topic_id = "b"
         platform.accept_losses(NAME)
         shutil.rmtree(tmp_path / str(count) / "warehouse" / NAME / "receipts")

@@ -51,7 +51,7 @@ def test_files_that_were_read_are_found_in_raw_without_spark(platform: Platform)
     added.append(table.write(cell, rows(stream, EVENT | read[0], EVENT | read[2])))
     base = platform.lake.current(stream, RAW_EVENTS)
     platform.lake.publish(platform.lake.stage_append(stream, RAW_EVENTS, base, added, {"receipt": "lost.json"}))
-    platform._ingest._files._ready(stream)
+    platform._ingest._files._ready(stream, utc("2024-03-02"))
     found = platform.ledger.files(stream.name)
     assert {each.path: (each.generation, each.records) for each in found.values()} == {"a": (0, 2), "b": (1, 1)}
 
