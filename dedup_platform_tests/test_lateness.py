@@ -187,6 +187,20 @@ def test_a_tick_asks_for_no_more_runs_than_allowed_and_the_rest_stays_stale() ->
     assert len(found.stale) == 5
 
 
+def test_what_waits_longest_is_asked_for_first() -> None:
+    busy, waiting = change(MONDAY, NOON + 9 * MINUTE), change(MONDAY + 5, NOON)
+    [run] = plan(facts(busy, waiting), Policy(max_runs_per_tick=1), NOON + 12 * MINUTE).runs
+    assert run.partitions == (MONDAY + 5,)
+
+
+@pytest.mark.parametrize(("minutes", "first"), [(14, MONDAY + 5), (16, MONDAY)])
+def test_cells_of_other_settings_go_before_what_may_wait_longer(minutes: int, first: int) -> None:
+    """Else they would wait for ever behind what becomes stale again and again; it may wait for 15 minutes."""
+    late, outdated = change(MONDAY, NOON), (Cell(MONDAY + 5, 0),)
+    [run] = plan(facts(late, outdated=outdated), Policy(max_runs_per_tick=1), NOON + minutes * MINUTE).runs
+    assert run.partitions == (first,)
+
+
 def test_the_same_input_has_the_same_watermark_and_newer_input_another() -> None:
     first, again, newer = (
         plan(facts(change(MONDAY, sequence=sequence)), Policy(), NOON + DAY).runs[0].watermark for sequence in (7, 7, 8)

@@ -364,3 +364,37 @@ def test_there_are_no_duplicates_before_the_first_events(tmp_path: Path) -> None
 
 def total_rows_of(table: Table, snapshot: int) -> int:
     return sum(file.record_count for files in files_by_cell(table, snapshot).values() for file in files)
+
+
+def with_more_columns(folder: Path) -> Stream:
+    attributes = {"page": "string", "amount": "decimal(12,2)"}
+    return make_stream(folder, buckets=0, attributes=attributes, aggregates={"revenue": ("sum", "amount")})
+
+
+def test_buckets_are_changed_after_an_attribute_was_added(tmp_path: Path) -> None:
+    found = Tables(tmp_path, buckets=0, attributes={"page": "string"}, aggregates={})
+    found.deliver(record("a", "x", day(1, 12)))
+    found.platform.repair(EVENTS)
+    found.reopen(with_more_columns(tmp_path))
+    found.is_judged = False
+    assert found.platform.change_buckets(EVENTS, 2)
+    assert not found.platform.change_buckets(EVENTS, 2)
+    found.check()
+
+
+def test_a_process_with_an_older_stream_file_is_told_that_tables_have_more_columns(tmp_path: Path) -> None:
+    """It looked at them when they had not."""
+    found = Tables(tmp_path, buckets=0, attributes={"page": "string"}, aggregates={})
+    found.deliver(record("a", "x", day(1, 12)))
+    platform = found.platform
+    evolve = platform.lake.evolve
+
+    def beside_another(stream: Stream) -> None:
+        evolve(stream)
+        light_platform(tmp_path / "home", with_more_columns(tmp_path), NOW).ingest(EVENTS)
+
+    with (
+        patch.object(platform.lake, "evolve", beside_another),
+        pytest.raises(IncompatibleChangeError, match=r"events\.raw_events has the columns \['amount'\]"),
+    ):
+        platform.repair(EVENTS)
