@@ -4,7 +4,7 @@ Both ask what is so now and remember nothing, so a lost tick or a crashed run he
 only: Spark never starts in a sensor.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
@@ -97,13 +97,17 @@ def _late_partitions(stream: Stream, jobs: Sequence[Any], interval: int) -> dg.S
         listed = listing(stream)
         requests: list[dg.RunRequest] = []
         held: list[Held] = []
-        for table, decision in _decisions(context.instance, stream, plans, listed, platform.clock()):
-            if isinstance(decision, Held):
-                held.append(decision)
-            elif len(requests) < stream.late.max_runs_per_tick:
-                requests.append(_run_request(stream, table, decision, listed))
-            else:
-                break
+        asked: dict[int, str] = {}
+        for plan, most in _shares(plans, stream.late.max_runs_per_tick):
+            for decision in _decisions(context.instance, stream, plan, listed, asked, platform.clock()):
+                if isinstance(decision, Held):
+                    held.append(decision)
+                elif len(requests) < most:
+                    requests.append(_run_request(stream, plan.table, decision, listed))
+                    # A run also repairs the tables downstream.
+                    asked |= dict.fromkeys(decision.partitions, f"of {plan.table}")
+                else:
+                    break
         notes = [*described(held, stream.partitions.key), *_not_ready(stream, plans)]
         if not requests:
             return dg.SkipReason("\n".join(notes) or "nothing is stale")
@@ -114,21 +118,27 @@ def _late_partitions(stream: Stream, jobs: Sequence[Any], interval: int) -> dg.S
     return late_partitions
 
 
+def _shares(plans: list[TablePlan], most: int) -> Iterator[tuple[TablePlan, int]]:
+    """Each table's plan, and how many runs may be asked for up to it: one is left for each table behind it."""
+    for number, plan in enumerate(plans, start=1):
+        yield plan, max(1, most - sum(bool(later.runs) for later in plans[number:]))
+
+
 def _decisions(
-    instance: dg.DagsterInstance, stream: Stream, plans: list[TablePlan], listed: Listing, now: datetime
-) -> Iterator[tuple[str, Request | Held]]:
-    """For each table and planned run: what to ask for and what waits. A run also repairs the tables downstream."""
-    asked: dict[int, str] = {}
-    for plan in plans:
-        history = runs.history(instance, stream, plan.table)
-        history = replace(history, in_work={**asked, **history.in_work})
-        for part in (part for planned in plan.runs for part in _parts(planned, listed)):
-            # What Dagster will not know soon, if ever, is asked for in another way.
-            last = listed.last if listed.is_awaited(part.partitions[0]) else part.partitions[-1]
-            for decision in triage(part, history, last, now):
-                if isinstance(decision, Request):
-                    asked |= dict.fromkeys(decision.partitions, f"of {plan.table}")
-                yield plan.table, decision
+    instance: dg.DagsterInstance,
+    stream: Stream,
+    plan: TablePlan,
+    listed: Listing,
+    asked: Mapping[int, str],
+    now: datetime,
+) -> Iterator[Request | Held]:
+    """For each planned run of a table: what to ask for and what waits, also for what was `asked` for just now."""
+    history = runs.history(instance, stream, plan.table)
+    history = replace(history, in_work={**asked, **history.in_work})
+    for part in (part for planned in plan.runs for part in _parts(planned, listed)):
+        # What Dagster will not know soon, if ever, is asked for in another way.
+        last = listed.last if listed.is_awaited(part.partitions[0]) else part.partitions[-1]
+        yield from triage(part, history, last, now)
 
 
 def _parts(planned: PlannedRun, listed: Listing) -> Iterator[PlannedRun]:

@@ -11,7 +11,8 @@ import dagster as dg
 import pytest
 
 from dedup_platform import tables
-from dedup_platform.orchestration import runs
+from dedup_platform.lateness import PlannedRun, TablePlan
+from dedup_platform.orchestration import runs, sensors
 from dedup_platform_tests.orchestration.conftest import Deployment, click, numbers
 
 REQUESTED = pytest.mark.parametrize("deploy", ["{settle: 60s, max_runs_per_tick: 2}"], indirect=True)
@@ -128,3 +129,15 @@ def test_a_partition_that_fails_again_and_again_is_left_out_and_the_rest_goes_on
     assert not requests
     assert reason is not None
     assert reason.startswith("2024-03-02: still stale after 3 tries; the next one starts after")
+
+
+@pytest.mark.parametrize(
+    ("behind", "most", "expected"), [(2, 10, [8, 9, 10]), (0, 10, [10, 10, 10]), (2, 2, [1, 1, 2]), (2, 1, [1, 1, 1])]
+)
+def test_a_tick_leaves_a_run_for_each_table_behind(behind: int, most: int, expected: list[int]) -> None:
+    """Else a table would wait for ever behind one in which something is always stale."""
+    run = PlannedRun((1,), "late", "w")
+    plans = [
+        TablePlan("s", table, (), (run,) if number <= behind else ()) for number, table in enumerate(tables.DERIVED)
+    ]
+    assert [share for _, share in sensors._shares(plans, most)] == expected
