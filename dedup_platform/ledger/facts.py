@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from dedup_platform import tables
 from dedup_platform.lateness import EPOCH, Cell, Change
-from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, HEADS, in_cells, in_partitions, of
+from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, HEADS, LOST, in_cells, in_partitions, of
 
 MANY = 10_000
 """From so many pending cells on, all cells of their partitions are looked at."""
@@ -124,7 +124,7 @@ def read_overtaken(connection: sa.Connection, stream: str, table: str, fingerpri
     """
     own, other = BUILT.alias("own"), BUILT.alias("other")
     is_own = (of(own, stream, table), own.c.fingerprint == fingerprint)
-    is_other = (of(other, stream, table), other.c.fingerprint != fingerprint)
+    is_other = (of(other, stream, table), other.c.fingerprint.not_in((fingerprint, f"{LOST}:{fingerprint}")))
     first = connection.execute(sa.select(sa.func.min(own.c.input_sequence)).where(*is_own)).scalar()
     last = connection.execute(sa.select(sa.func.max(other.c.input_sequence)).where(*is_other)).scalar()
     # While a change of settings is taken in, cells of the new ones are the newer ones.

@@ -11,7 +11,7 @@ from dedup_platform import tables
 from dedup_platform.catalog import FileChange
 from dedup_platform.lateness import NO_ENTITY, Cell
 from dedup_platform.ledger.facts import micros
-from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, CHANGES, CONSUMER, FILES, UNTOLD, in_cells, of
+from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, CHANGES, CONSUMER, FILES, LOST, UNTOLD, in_cells, of
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -170,8 +170,27 @@ def _write_built(connection: sa.Connection, stream: str, name: str, receipts: It
         if "buckets" in receipt:
             connection.execute(sa.delete(BUILT).where(of(BUILT, stream, name)))
             built.clear()
-        built |= {Cell(*cell): values for cell in receipt["checked"]}
+        cells = [Cell(*cell) for cell in receipt["checked"]]
+        found = dict.fromkeys(cells, values)
+        if receipt.get("foreign"):
+            # What they had seen before, by which rules, they have seen still.
+            known = _read_built(connection, stream, name, cells) | {
+                cell: built[cell] for cell in cells if cell in built
+            }
+            found |= {cell: before | {"fingerprint": _lost(before["fingerprint"])} for cell, before in known.items()}
+        built |= found
     _replace(connection, BUILT, [_place(stream, name, cell) | values for cell, values in built.items()])
+
+
+def _read_built(connection: sa.Connection, stream: str, name: str, cells: Iterable[Cell]) -> dict[Cell, dict[str, Any]]:
+    """How each of these cells was built, so far as it is known."""
+    query = sa.select(*BUILT.c["partition", "bucket", "input_sequence", "fingerprint"]).where(of(BUILT, stream, name))
+    rows = (row for chosen in in_cells(BUILT, cells) for row in connection.execute(query.where(chosen)))
+    return {Cell(row[0], row[1]): {"input_sequence": row[2], "fingerprint": row[3]} for row in rows}
+
+
+def _lost(fingerprint: str) -> str:
+    return fingerprint if fingerprint.startswith(LOST) else f"{LOST}:{fingerprint}"
 
 
 def _write_positions(connection: sa.Connection, stream: str, receipts: Iterable[Mapping[str, Any]]) -> None:

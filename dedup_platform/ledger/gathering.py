@@ -118,7 +118,9 @@ class Gathering:
         if changes_numbering(snapshot) and receipt is None:
             fold.receipts.append(self._nothing_proves(()) | {"buckets": None})
         elif unnamed := touched - _cells(receipt, "checked"):
-            fold.receipts.append(self._nothing_proves(unnamed))
+            # Whoever names no receipt is none of us, and built nothing.
+            is_foreign = summary(snapshot, "receipt") is None
+            fold.receipts.append(self._nothing_proves(unnamed) | {"foreign": is_foreign})
 
     def _nothing_proves(self, cells: Iterable[Cell]) -> Receipt:
         assert self.source

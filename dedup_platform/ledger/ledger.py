@@ -35,11 +35,11 @@ from dedup_platform.ledger.schema import (
     FILES,
     HEADS,
     LISTINGS,
-    LOST,
     METADATA,
     in_cells,
     in_partitions,
     in_paths,
+    is_lost,
     of,
 )
 from dedup_platform.settings import Settings
@@ -151,7 +151,7 @@ class Ledger:
 
     def is_lost(self, stream: str, table: str) -> bool:
         """Whether it is unknown of any cell of a derived table what it is built from, or that was taken back."""
-        query = sa.select(sa.exists().where(of(BUILT, stream, table), BUILT.c.fingerprint == LOST))
+        query = sa.select(sa.exists().where(of(BUILT, stream, table), is_lost(BUILT)))
         with for_reading(self.engine).connect() as connection:
             return bool(connection.execute(query).scalar())
 

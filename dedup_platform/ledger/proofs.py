@@ -14,7 +14,7 @@ from dedup_platform import tables
 from dedup_platform.catalog import ancestry, bucket_count, changes_numbering, head, paired_duplicates, since
 from dedup_platform.lateness import NO_ENTITY, Cell
 from dedup_platform.ledger.fold import Fold
-from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, CONSUMER, LOST, in_cells, of
+from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, CONSUMER, LOST, in_cells, is_lost, of
 
 
 def settle(
@@ -77,7 +77,7 @@ def _prune(connection: sa.Connection, stream: str, source: str, cells: Iterable[
         BUILT.c.bucket == CHANGES.c.bucket,
         BUILT.c.input_sequence >= CHANGES.c.sequence,
         # It is not known what a lost cell has seen.
-        BUILT.c.fingerprint != LOST,
+        ~is_lost(BUILT),
     )
     for chosen in in_cells(CHANGES, cells):
         connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, source), chosen, seen))

@@ -16,7 +16,9 @@ VERSION = 4
 
 LOST = "lost"
 """In place of a fingerprint, where it is not known how a cell was built: other than any, so that the cell is stale. It
-was built from nothing newer than the input of its `input_sequence`."""
+was built from nothing newer than the input of its `input_sequence`. With a colon and a fingerprint behind it, a foreign
+writer changed what was built so."""
+_AFTER_LOST = "losu"
 VALUES_A_STATEMENT = 10_000
 """Databases bound how many values a statement may hold; SQLite's bound is the lowest, 32,766."""
 
@@ -109,6 +111,12 @@ for _of_files in (FILES, ACCEPTED):
 
 CONSUMER = {source: target for target, source in tables.INPUT_OF.items()}
 """The table that is built from another."""
+
+
+def is_lost(table: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Cells of which it is not known how they are built, in a form that the index by fingerprint answers."""
+    # Whatever the order of a database takes a colon for. Fingerprints are hexadecimal, so none lies between.
+    return sa.and_(table.c.fingerprint >= LOST, table.c.fingerprint < _AFTER_LOST)
 
 
 def of(table: sa.FromClause, stream: str, name: str) -> sa.ColumnElement[bool]:

@@ -186,7 +186,9 @@ def test_a_file_that_was_rewritten_waits_for_a_person(inbox: Watched) -> None:
     assert inbox.cost() == Counter(pages=1)
     [changed] = looks[-1].changed
     with inbox.ledger.engine.begin() as connection:
-        connection.execute(sa.insert(ACCEPTED).values(stream=inbox.stream.name, path="a.json", etag=changed.etag))
+        connection.execute(
+            sa.insert(ACCEPTED).values(stream=inbox.stream.name, path="a.json", etag=changed.etag, generation=1)
+        )
     assert inbox.look().files == [(changed, 1)]
     inbox.read([changed], generation=1)
     assert inbox.look() == Look()
