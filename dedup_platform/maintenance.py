@@ -184,11 +184,12 @@ class Maintenance:
         is a checkpoint.
         """
         heads = self.ledger.sync(stream.name)
-        unproven = self._unproven(stream, table, self._history(stream, tables.INPUT_OF[table], heads, now))
-        # What is near something new has not seen it yet: its history stays until it has.
-        facts = self.ledger.facts(stream, table, fingerprint(stream, table))
-        linked = {each for cell in facts.changes for each in linked_cells(cell, facts, facts.reach)}
-        cells = unproven - linked - facts.disturbed
+        cells = self._unproven(stream, table, self._history(stream, tables.INPUT_OF[table], heads, now))
+        if cells:
+            # What is near something new has not seen it yet: its history stays until it has.
+            facts = self.ledger.facts(stream, table, fingerprint(stream, table))
+            linked = {each for cell in facts.changes for each in linked_cells(cell, facts, facts.reach)}
+            cells -= linked | facts.disturbed
         is_due = self._checkpoints.is_due(stream, table)
         if cells or is_due:
             self._commit_built(stream, table, heads, cells, is_due)

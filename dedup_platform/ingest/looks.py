@@ -40,7 +40,7 @@ class Look:
     doubtful: list[SourceFile] = field(default_factory=list)
     """Files that were read, but of which it is no longer known what they held then."""
 
-    def add(self, file: SourceFile, verdict: "Verdict") -> None:
+    def add(self, file: SourceFile, verdict: Verdict) -> None:
         """Take in one file that can be read."""
         if isinstance(verdict, int):
             self.files.append((file, verdict))

@@ -211,11 +211,11 @@ class Lakehouse:
 
     def current(self, stream: Stream, table: str) -> int:
         """The snapshot that readers should see: main's, but of the duplicates the one that the events' commit names."""
-        loaded = self._load(stream.name, table)
-        if table == tables.DUPLICATE_EVENTS:
-            # Before the first events are published there are no duplicates either.
-            return self._paired_duplicates(stream) or list(ancestry(loaded))[-1].snapshot_id
-        return head(loaded).snapshot_id
+        if table != tables.DUPLICATE_EVENTS:
+            return head(self._load(stream.name, table)).snapshot_id
+        # Before the first events are published there are no duplicates either.
+        pair = self._paired_duplicates(stream)
+        return pair or list(ancestry(self._load(stream.name, table)))[-1].snapshot_id
 
     def duplicates_of(self, stream: Stream, events_snapshot: int) -> int | None:
         """The snapshot of the duplicates that belongs to one of the events; None if no duplicates were made for it."""

@@ -31,12 +31,10 @@ class Checks:
         if plans is not None:
             stale = {plan.table: {each.cell for each in plan.stale} for plan in plans}
             wrong += _events(stream, state, stale[DEDUPLICATED_EVENTS])
-            [events] = [plan for plan in plans if plan.table == DEDUPLICATED_EVENTS]
-            others = {each.cell for each in events.stale if each.reason == "settings"}
-            wrong += _judged_apart(stream, state, others)
+            others = {plan.table: {each.cell for each in plan.stale if each.reason == "settings"} for plan in plans}
+            wrong += _judged_apart(stream, state, others[DEDUPLICATED_EVENTS])
             wrong += _fragments(stream, state, stale[SESSION_FRAGMENTS])
-            [fragments] = [plan for plan in plans if plan.table == SESSION_FRAGMENTS]
-            mixed = {each.cell.bucket for each in fragments.stale if each.reason == "settings"}
+            mixed = {cell.bucket for cell in others[SESSION_FRAGMENTS]}
             wrong += self._sessions(stream, state, stale[SESSIONS], mixed)
         return wrong
 

@@ -6,7 +6,7 @@ Each takes the place of a function, mostly of PyIceberg, that gives the same for
 import json
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ _METADATA_FILES = 500
 _readers: dict[tuple[int, int], tuple[Reader, Any, Any]] = {}
 """By the identities of two schemas, which are kept so that no others get these."""
 _schemas: dict[tuple[bytes, str, str], Schema] = {}
+_metadata_files: dict[str, TableMetadata] = {}
 
 
 class InThisThread(Executor):
@@ -80,26 +81,11 @@ _read_metadata = FromInputFile.table_metadata
 
 
 def _metadata(file: InputFile, *_: Any) -> TableMetadata:
-    return _metadata_at(file.location, _SameForAll(file))
-
-
-class _SameForAll:
-    """An argument that is no part of what is remembered."""
-
-    def __init__(self, file: InputFile) -> None:
-        self.file = file
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SameForAll)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-@lru_cache(_METADATA_FILES)
-def _metadata_at(location: str, opened: _SameForAll) -> TableMetadata:
-    del location
-    return _read_metadata(opened.file)
+    if file.location not in _metadata_files:
+        if len(_metadata_files) >= _METADATA_FILES:
+            _metadata_files.clear()
+        _metadata_files[file.location] = _read_metadata(file)
+    return _metadata_files[file.location]
 
 
 _LOCATION = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
