@@ -57,7 +57,7 @@ histories: setup ## live SEEDS (20) random histories of a stream, each judged af
 test-thorough: setup java ## run every test, the longest ones in full
 	$(TEST) --thorough
 
-lint: setup ## check style, formatting, types and the walls between the rooms
+lint: setup ## check style, formatting, types and import boundaries
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

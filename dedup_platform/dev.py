@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from dedup_platform.connect_server import DEFAULT_PORT, ConnectServer, connect_server
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.orchestration.embedded import make_dagster_home
 from dedup_platform.settings import ENV_PREFIX, Settings, load_settings
+from dedup_platform.spark.connect_server import DEFAULT_PORT, ConnectServer, connect_server
 
 SECONDS_TO_END = 60
 SECONDS_BETWEEN_STARTS = 5

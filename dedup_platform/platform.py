@@ -11,25 +11,28 @@ from typing import ParamSpec, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dedup_platform import catalog, lateness, tables, verify
-from dedup_platform.catalog import Catalog
-from dedup_platform.circuit import Circuit
-from dedup_platform.commits import Commit
-from dedup_platform.connect import naming_the_server
+from dedup_platform import tables
 from dedup_platform.errors import LostRecordsError, SourceError, UnknownStreamError
-from dedup_platform.fingerprints import fingerprint
 from dedup_platform.ingest import Ingest, PartitionOffsets, Tries, Waiting
-from dedup_platform.lakehouse import Lakehouse
-from dedup_platform.lateness import Policy, TablePlan, reach
+from dedup_platform.lake import Lakehouse, catalog
+from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.commits import Commit
 from dedup_platform.ledger import Health, Ledger, TableSize
-from dedup_platform.maintenance import Maintenance, Upkeep
-from dedup_platform.rebucketing import Listener, Rebucketing
-from dedup_platform.recompute import Recompute
-from dedup_platform.redecoding import Choice
-from dedup_platform.rejected import COLUMNS, Outcome, ReasonCount, Rejected, RejectedRecord
-from dedup_platform.retries import again
+from dedup_platform.maintenance.buckets import OnProgress, Rebucketing
+from dedup_platform.maintenance.upkeep import Maintenance, Upkeep
+from dedup_platform.planning import planner
+from dedup_platform.planning.cells import reach
+from dedup_platform.planning.circuit_breaker import Circuit
+from dedup_platform.planning.planner import Policy, TablePlan
+from dedup_platform.recompute.build import Recompute
+from dedup_platform.replay.rejected import COLUMNS, Outcome, ReasonCount, Rejected, RejectedRecord
+from dedup_platform.replay.rewrite import Choice
+from dedup_platform.retries import retry_on_conflict
+from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.settings import Settings
+from dedup_platform.spark.connect import translate_connect_errors
 from dedup_platform.stream import KafkaSource, Stream
+from dedup_platform.verification import verify
 
 EVERY = Choice()
 """All rejected records."""
@@ -287,8 +290,8 @@ class Platform:
 
     def _do(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Work that needs Spark, again if somebody else committed first."""
-        with naming_the_server(self.settings):
-            return again(step)(*args, **kwargs)
+        with translate_connect_errors(self.settings):
+            return retry_on_conflict(step)(*args, **kwargs)
 
     def maintain(self, stream: str, only: Collection[str] = tables.ALL) -> list[Upkeep]:
         """Compact small files, expire old snapshots and remove orphans, in all tables or only some; no row changes.
@@ -303,7 +306,7 @@ class Platform:
         downstream_first = [table for table in reversed(tables.ALL) if table in only]
         return [self._maintenance.maintain(definition, table, self.clock()) for table in downstream_first]
 
-    def change_buckets(self, stream: str, buckets: int, tell: Listener = lambda *_: None) -> bool:
+    def change_buckets(self, stream: str, buckets: int, tell: OnProgress = lambda *_: None) -> bool:
         """Give all tables of a stream another number of buckets, a power of two; no row changes. False if they have it.
 
         Repairs what is stale first. Whatever the stream file says of `buckets` does not matter. Called again, it goes
@@ -312,7 +315,7 @@ class Platform:
         definition = self.stream(stream).model_copy(update={"buckets": 0})
         if not self.ledger.sync(stream):
             return False
-        again(self.lake.add_columns)(definition)
+        retry_on_conflict(self.lake.add_columns)(definition)
         return self._do(self._rebucketing.change, definition, buckets, lambda: self._repair(definition), tell)
 
     def _batches(self, stream: str) -> Iterator[Commit]:
@@ -322,7 +325,7 @@ class Platform:
 
     def _prepare(self, stream: str) -> Stream:
         definition = self.stream(stream)
-        again(self.lake.evolve)(definition)
+        retry_on_conflict(self.lake.evolve)(definition)
         self.lake.discard_abandoned(definition)
         return definition
 
@@ -344,7 +347,7 @@ class Platform:
             policy = _policy(stream, table)
             if every_run:
                 policy = replace(policy, max_runs_per_tick=sys.maxsize)
-            return lateness.plan(facts, policy, self.clock())
+            return planner.plan(facts, policy, self.clock())
 
 
 @contextmanager

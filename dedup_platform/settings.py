@@ -147,7 +147,7 @@ class Settings(BaseSettings):
 
     def _files(self) -> dict[str, str]:
         if not self.is_on_s3:
-            return {"py-io-impl": "dedup_platform.durable.DurableFileIO"}
+            return {"py-io-impl": "dedup_platform.lake.durable.DurableFileIO"}
         found = {
             "s3.endpoint": self.s3_endpoint,
             "s3.region": self.s3_region or (_REGION_OF_OTHERS if self.s3_endpoint else None),

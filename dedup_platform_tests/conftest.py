@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform.settings import AWS_JAR, ENV_PREFIX, JARS, POSTGRES_JAR, Settings
-from dedup_platform.spark import jars_conf, spark_session
+from dedup_platform.spark.session import jars_conf, spark_session
 from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server
 from dedup_platform_tests.servers import new_name, running
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.catalog import files_by_cell
-from dedup_platform.lakehouse import Staged
-from dedup_platform.lateness import Cell
+from dedup_platform.lake import Staged
+from dedup_platform.lake.catalog import files_by_cell
+from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, temporary_platform

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform.errors import SettingsError
 from dedup_platform.settings import AWS_JAR, CATALOG, ENV_PREFIX, JARS, POSTGRES_JAR, Settings, load_settings
-from dedup_platform.spark import public_conf, spark_conf, use_this_python
+from dedup_platform.spark.session import public_conf, spark_conf, use_this_python
 
 SECRETS: dict[str, Any] = {
     "catalog_uri": "postgresql://me:hush@localhost/catalog",
@@ -143,7 +143,7 @@ def test_the_catalog_in_postgres_is_said_to_both() -> None:
         "uri": "postgresql+psycopg2://me:p%40ss@localhost:5433/lake?sslmode=require",
         "pool_pre_ping": "true",
         "warehouse": settings.warehouse,
-        "py-io-impl": "dedup_platform.durable.DurableFileIO",
+        "py-io-impl": "dedup_platform.lake.durable.DurableFileIO",
     }
     assert spark_catalog(settings) == {
         "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
@@ -172,7 +172,7 @@ def test_a_rest_catalog_is_said_to_both() -> None:
         "scope": "PRINCIPAL_ROLE:ALL",
         "warehouse": "lake",
     }
-    files = {"py-io-impl": "dedup_platform.durable.DurableFileIO"}
+    files = {"py-io-impl": "dedup_platform.lake.durable.DurableFileIO"}
     assert settings.catalog_properties() == {"type": "rest", **files, **said}
     assert spark_catalog(settings) == {
         "catalog-impl": "org.apache.iceberg.rest.RESTCatalog",

@@ -12,9 +12,9 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
 from benchmarks.contender import Output
 from benchmarks.contenders.ours import STREAM, Ours
 from dedup_platform import tables
-from dedup_platform.catalog import Catalog, files_by_cell, head
-from dedup_platform.cellwork import Chunk, Store, Written, chunks_of_cells, work
-from dedup_platform.datafiles import TableFiles
+from dedup_platform.lake.catalog import Catalog, files_by_cell, head
+from dedup_platform.lake.table_files import TableFiles
+from dedup_platform.recompute.tasks import RecordChunk, Store, Written, chunks_of_cells, work
 from dedup_platform.stream import Stream
 
 _PLACE = ("floor", "events")
@@ -26,7 +26,7 @@ class Copying:
 
     stream: Stream
 
-    def __call__(self, chunk: Chunk, store: Store) -> Iterator[Written]:
+    def __call__(self, chunk: RecordChunk, store: Store) -> Iterator[Written]:
         """The copy of each cell of the chunk."""
         for cell, files in chunk.cells.items():
             rows = store.read(tables.RAW_EVENTS, files, tables.column_names(self.stream, tables.DEDUPLICATED_EVENTS))

@@ -12,12 +12,12 @@ from benchmarks.contender import TIMEOUT_MINUTES, Contender, Output, Task
 from benchmarks.contenders.event_log import EventLog, recording
 from benchmarks.data import START
 from dedup_platform import tables
-from dedup_platform.catalog import Catalog
-from dedup_platform.commits import Commit
-from dedup_platform.lakehouse import Lakehouse
+from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.commits import Commit
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
-from dedup_platform.spark import spark_session
+from dedup_platform.spark.session import spark_session
 from dedup_platform.stream import Stream, load_stream
 
 STREAM = "bench"

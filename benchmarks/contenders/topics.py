@@ -11,7 +11,7 @@ from benchmarks.contenders.ours import STREAM, Ours
 from benchmarks.contenders.spark import SparkContender
 from benchmarks.data import START
 from benchmarks.topic import PLACE, SCHEMA_FILE
-from dedup_platform.spark import jars_conf
+from dedup_platform.spark.session import jars_conf
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing.servers.jars import install_for_spark
 

@@ -18,8 +18,8 @@ from benchmarks.contender import Task
 from benchmarks.contenders import OURS
 from benchmarks.contenders.ours import STREAM, deployment, stream_file
 from dedup_platform import tables
-from dedup_platform.checkpoints import Checkpoints
-from dedup_platform.lateness import Cell
+from dedup_platform.maintenance.checkpoints import Checkpoints
+from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import load_stream
 from dedup_platform.testing.described import DescribedTables

@@ -20,10 +20,10 @@ from benchmarks.contender import Task
 from benchmarks.contenders import OURS
 from benchmarks.contenders.ours import STREAM, deployment, stream_file
 from dedup_platform import tables
-from dedup_platform.lateness import Cell
 from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.orchestration.embedded import open_instance
 from dedup_platform.orchestration.rehearsal import evaluate
+from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import load_stream
 from dedup_platform.testing.described import DescribedTables

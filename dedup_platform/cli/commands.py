@@ -12,16 +12,17 @@ from typing import Annotated
 
 import typer
 
-from dedup_platform import connect_server, errors, printing, tables
-from dedup_platform.cli import rejected, sources
+from dedup_platform import errors, tables
+from dedup_platform.cli import output, rejected, sources
 from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, err, out
 from dedup_platform.cli.exits import INTERRUPTED, NOT_EQUAL, exit_code, message_of
-from dedup_platform.export import EXPORTED, STDOUT, WRITERS, export as write_rows
-from dedup_platform.maintenance import Upkeep
+from dedup_platform.cli.export import EXPORTED, STDOUT, WRITERS, export as write_rows
+from dedup_platform.maintenance.upkeep import Upkeep
+from dedup_platform.orchestration.progress import shown
 from dedup_platform.platform import Status
-from dedup_platform.progress import shown
-from dedup_platform.rejected import REJECTED_EVENTS
+from dedup_platform.replay.rejected import REJECTED_EVENTS
 from dedup_platform.settings import load_settings
+from dedup_platform.spark import connect_server
 from dedup_platform.stream import Stream
 
 HELP = """Deduplicated events and sessions with stable ids, in Apache Iceberg, kept right while events arrive late.
@@ -104,9 +105,9 @@ def check(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
     for stream in deployment.streams.values():
         platform.lake.check(stream)
     if as_json:
-        printing.print_json([stream.model_dump(mode="json") for stream in deployment.streams.values()])
+        output.print_json([stream.model_dump(mode="json") for stream in deployment.streams.values()])
     else:
-        printing.print_streams(out, deployment.streams.values())
+        output.print_streams(out, deployment.streams.values())
 
 
 @app.command()
@@ -141,9 +142,9 @@ def plan(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
     platform = deployment.platform()
     plans = [(stream, each) for stream in deployment.streams.values() for each in platform.plan(stream.name)]
     if as_json:
-        printing.print_json([printing.plan_value(stream, each) for stream, each in plans])
+        output.print_json([output.plan_value(stream, each) for stream, each in plans])
     else:
-        printing.print_plans(out, plans)
+        output.print_plans(out, plans)
 
 
 @app.command()
@@ -189,7 +190,7 @@ def verify(
         with shown(err, f"{each.name}: recomputing from {tables.RAW_EVENTS}", None):
             found[each.name] = platform.verify(each.name)
     if as_json:
-        printing.print_json(found)
+        output.print_json(found)
     else:
         for name, differences in found.items():
             out.print("\n".join([f"{name}: {'differs' if differences else 'equal'}", *differences]), markup=False)
@@ -211,9 +212,9 @@ def maintain(
         with shown(err, f"{each.name}: looking after its tables", None):
             done[each.name] = platform.maintain(each.name)
     if as_json:
-        printing.print_json({name: [asdict(table) for table in found] for name, found in done.items()})
+        output.print_json({name: [asdict(table) for table in found] for name, found in done.items()})
     else:
-        printing.print_upkeep(out, done)
+        output.print_upkeep(out, done)
 
 
 @app.command()
@@ -264,7 +265,7 @@ def demo(
     ] = 200_000,
 ) -> None:
     """Generate a click stream with known truth, run it, print found against truth, then repair after a late file."""
-    from dedup_platform.demo.rehearsal import rehearse
+    from dedup_platform.cli.demo import rehearse
 
     if not rehearse(load_settings(), events, out, err):
         raise typer.Exit(NOT_EQUAL)
@@ -305,8 +306,8 @@ def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> No
             # One stream's trouble is not another's.
             failures.append(error)
     if as_json:
-        printing.print_json([printing.status_value(each) for each in statuses])
+        output.print_json([output.status_value(each) for each in statuses])
     else:
-        printing.print_status(out, statuses)
+        output.print_status(out, statuses)
     if failures:
         raise failures[0]

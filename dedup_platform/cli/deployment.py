@@ -11,7 +11,7 @@ from rich.console import Console
 from dedup_platform import errors
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings, load_settings
-from dedup_platform.spark import spark_session
+from dedup_platform.spark.session import spark_session
 from dedup_platform.stream import Stream, load_streams
 
 _UNBROKEN = 1_000  # columns: what goes to a file or another program is to be found there whole, a row a line

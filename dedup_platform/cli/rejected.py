@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from dedup_platform import printing
+from dedup_platform.cli import output
 from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, err, out
 from dedup_platform.cli.exits import REFUSED
-from dedup_platform.progress import shown
-from dedup_platform.redecoding import DROPPED, Choice
-from dedup_platform.rejected import Outcome
+from dedup_platform.orchestration.progress import shown
+from dedup_platform.replay.rejected import Outcome
+from dedup_platform.replay.rewrite import DROPPED, Choice
 from dedup_platform.stream import Stream
 
 app = typer.Typer(help="Look at rejected records, decode them again, drop them.", no_args_is_help=True)
@@ -43,11 +43,11 @@ def list_rejected(
     platform, choice = deployment.platform(), _choice(reason, source, since, until)
     reasons = platform.rejected_reasons(stream, choice)
     is_chosen = limit is not None or choice != Choice()
-    records = platform.rejected_records(stream, choice, limit or printing.RECORDS_SHOWN) if is_chosen else []
+    records = platform.rejected_records(stream, choice, limit or output.RECORDS_SHOWN) if is_chosen else []
     if as_json:
-        printing.print_json(printing.rejected_value(reasons, records))
+        output.print_json(output.rejected_value(reasons, records))
     else:
-        printing.print_rejected(out, reasons, records)
+        output.print_rejected(out, reasons, records)
 
 
 @app.command("show")
@@ -65,9 +65,9 @@ def show_rejected(
     deployment.chosen(stream)
     record = deployment.platform().rejected_record(stream, source, partition, offset, index)
     if as_json:
-        printing.print_json(printing.record_value(record))
+        output.print_json(output.record_value(record))
     else:
-        printing.print_record(out, record)
+        output.print_record(out, record)
 
 
 @app.command()
@@ -117,9 +117,9 @@ def drop(
 def print_outcome(stream: Stream, outcome: Outcome, as_json: bool) -> None:
     """What became of records that were decoded again, or dropped."""
     if as_json:
-        printing.print_json(printing.outcome_value(stream, outcome))
+        output.print_json(output.outcome_value(stream, outcome))
     else:
-        printing.print_outcome(out, stream, outcome)
+        output.print_outcome(out, stream, outcome)
 
 
 def _choice(reason: str | None, source: str | None, since: datetime | None, until: datetime | None) -> Choice:

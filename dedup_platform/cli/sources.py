@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dedup_platform import printing
+from dedup_platform.cli import output
 from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, out
 
 files_app = typer.Typer(help="Decide about files that the platform left alone.", no_args_is_help=True)
@@ -37,9 +37,9 @@ def show_offsets(stream: StreamArgument, streams: StreamsOption = None, as_json:
     deployment = Deployment.of(streams)
     offsets = deployment.platform().offsets(deployment.of_topic(stream).name)
     if as_json:
-        printing.print_json([asdict(each) for each in offsets])
+        output.print_json([asdict(each) for each in offsets])
     else:
-        printing.print_offsets(out, offsets)
+        output.print_offsets(out, offsets)
 
 
 @offsets_app.command("accept")

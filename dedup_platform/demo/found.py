@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, functions as F
 
 from dedup_platform import tables
-from dedup_platform.catalog import changes, since
 from dedup_platform.demo.truth import Found, Visit
-from dedup_platform.lateness import Cell
+from dedup_platform.lake.catalog import changes, since
+from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
-from dedup_platform.stages.cells import microseconds, partition_ordinal
 from dedup_platform.stream import Stream
+from dedup_platform.verification.cells import microseconds, partition_ordinal
 
 
 def found(platform: Platform, stream: Stream) -> Found:

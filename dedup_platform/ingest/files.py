@@ -11,15 +11,15 @@ from functools import partial
 from pyspark.sql import functions as F
 
 from dedup_platform import tables
-from dedup_platform.catalog import new_receipt_name
-from dedup_platform.commits import Commit
 from dedup_platform.errors import HeldBatchError, SourceChangedError, SourceError, UnknownFileError
+from dedup_platform.ingest.append import Span
+from dedup_platform.ingest.discovery import Generations, Look, judged, look_at_bucket, look_at_folder
 from dedup_platform.ingest.intake import CELL_BYTES, Intake, buckets_for
-from dedup_platform.ingest.looks import Generations, Look, judged, look_at_bucket, look_at_folder
-from dedup_platform.ingest.waiting import Waiting
-from dedup_platform.lakehouse import Lakehouse, Staged
+from dedup_platform.ingest.pending import Waiting
+from dedup_platform.lake import Lakehouse, Staged
+from dedup_platform.lake.catalog import new_receipt_name
+from dedup_platform.lake.commits import Commit
 from dedup_platform.ledger import ANY_GENERATION, Acceptance, Head, Ledger
-from dedup_platform.rawwork import Span
 from dedup_platform.sources.files import SourceFile, changed_since_listed, grouped, read_files, read_group
 from dedup_platform.sources.s3 import S3Access
 from dedup_platform.stream import Stream

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from dedup_platform import tables
-from dedup_platform.clocks import clocks
-from dedup_platform.commits import Commit
 from dedup_platform.errors import ConservationError
-from dedup_platform.ingest.waiting import Waiting
-from dedup_platform.lakehouse import Lakehouse, Staged
-from dedup_platform.lateness import Cell
+from dedup_platform.ingest.append import Appending, Reader, Span, append
+from dedup_platform.ingest.pending import Waiting
+from dedup_platform.lake import Lakehouse, Staged
+from dedup_platform.lake.commits import Commit
 from dedup_platform.ledger import Head, Ledger
-from dedup_platform.rawwork import Appending, Reader, Span, append
+from dedup_platform.planning.cells import Cell
+from dedup_platform.sources.clock_skew import clocks
 from dedup_platform.sources.failures import reading_failure
 from dedup_platform.stream import Stream
 

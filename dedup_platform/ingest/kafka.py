@@ -8,11 +8,12 @@ from datetime import datetime
 from functools import partial
 
 from dedup_platform import tables
-from dedup_platform.catalog import POSITIONS, new_receipt_name
-from dedup_platform.commits import Commit
 from dedup_platform.errors import ConflictError, HeldBatchError, SourceError
+from dedup_platform.ingest.append import Span
+from dedup_platform.ingest.batch_sizes import most, sample
 from dedup_platform.ingest.intake import Intake, buckets_for
-from dedup_platform.ingest.ranges import (
+from dedup_platform.ingest.kafka_offsets import Standings
+from dedup_platform.ingest.offset_ranges import (
     beginning,
     bounded,
     check_offsets,
@@ -22,12 +23,11 @@ from dedup_platform.ingest.ranges import (
     tasks,
     up_to,
 )
-from dedup_platform.ingest.sizes import most, sample
-from dedup_platform.ingest.standing import Standings
-from dedup_platform.ingest.waiting import Waiting
-from dedup_platform.lakehouse import Lakehouse, Staged
+from dedup_platform.ingest.pending import Waiting
+from dedup_platform.lake import Lakehouse, Staged
+from dedup_platform.lake.catalog import POSITIONS, new_receipt_name
+from dedup_platform.lake.commits import Commit
 from dedup_platform.ledger import Head, Ledger
-from dedup_platform.rawwork import Span
 from dedup_platform.sources.kafka import Place, Positions, Range, Standing, Topic, TopicState, read_ranges
 from dedup_platform.stream import KafkaAppendTime, Stream
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from dedup_platform import tables
-from dedup_platform.catalog import Catalog
-from dedup_platform.lateness import EPOCH, Cell
+from dedup_platform.lake.catalog import Catalog
 from dedup_platform.ledger.facts import moment
 from dedup_platform.ledger.schema import BUILT, FILES, UNTOLD
+from dedup_platform.planning.cells import EPOCH, Cell
 
 Receipt = dict[str, Any]
 

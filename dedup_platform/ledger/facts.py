@@ -9,8 +9,9 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from dedup_platform import tables
-from dedup_platform.lateness import EPOCH, Cell, Change
 from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, HEADS, LOST, in_cells, in_partitions, of
+from dedup_platform.planning.cells import EPOCH, Cell
+from dedup_platform.planning.facts import Change
 
 MANY = 10_000
 """From so many pending cells on, all cells of their partitions are looked at."""

@@ -8,10 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from dedup_platform import tables
-from dedup_platform.catalog import FileChange
-from dedup_platform.lateness import NO_ENTITY, Cell
+from dedup_platform.lake.catalog import FileChange
 from dedup_platform.ledger.facts import micros
 from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, CHANGES, CONSUMER, FILES, LOST, UNTOLD, in_cells, of
+from dedup_platform.planning.cells import NO_ENTITY, Cell
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -30,7 +30,7 @@ class Size:
 
 
 @dataclass
-class News:
+class CellChange:
     """What one snapshot brought to one cell."""
 
     committed_at: int
@@ -45,7 +45,7 @@ class Fold:
     """The facts of some snapshots of one table, gathered before they are written."""
 
     sizes: dict[Cell, Size] = field(default_factory=dict)
-    news: dict[tuple[Cell, int], News] = field(default_factory=dict)
+    cell_changes: dict[tuple[Cell, int], CellChange] = field(default_factory=dict)
     receipts: list[dict[str, Any]] = field(default_factory=list)
     newest_receipt: str | None = None
     complete: bool = True
@@ -61,20 +61,20 @@ class Fold:
         if change.cell is None:
             return
         self.resize(change)
-        news = self.add_news(change.cell, sequence, at)
-        news.rows_added += change.rows if change.sign > 0 else 0
+        cell_changes = self.change_of(change.cell, sequence, at)
+        cell_changes.rows_added += change.rows if change.sign > 0 else 0
         # What goes matters as far as what comes: it beats no longer what arrived after it.
-        news.arrival_min = _earliest(news.arrival_min, micros(change.arrival_min))
-        news.disturbed |= change.sign < 0
+        cell_changes.arrival_min = _earliest(cell_changes.arrival_min, micros(change.arrival_min))
+        cell_changes.disturbed |= change.sign < 0
 
-    def add_news(self, cell: Cell, sequence: int, at: datetime) -> News:
+    def change_of(self, cell: Cell, sequence: int, at: datetime) -> CellChange:
         """What a snapshot brought to a cell, to be filled in; without anything, that it changed the cell."""
-        return self.news.setdefault((cell, sequence), News(micros(at) or 0))
+        return self.cell_changes.setdefault((cell, sequence), CellChange(micros(at) or 0))
 
     def disturb(self, cells: Iterable[Cell], sequence: int, at: datetime) -> None:
         """Let a snapshot have disturbed these cells, whatever else it brought to them."""
         for cell in cells:
-            self.add_news(cell, sequence, at).disturbed = True
+            self.change_of(cell, sequence, at).disturbed = True
 
     def resize(self, change: FileChange) -> None:
         """Take in one data file that holds no news: a compaction changes what a cell is made of, not what it says."""
@@ -101,7 +101,7 @@ class Fold:
     def touched(self, name: str) -> Iterator[tuple[str, set[Cell]]]:
         """Input tables and their cells of which something came or was seen, so that changes may be told no longer."""
         if name in CONSUMER:
-            yield name, {cell for cell, _ in self.news}
+            yield name, {cell for cell, _ in self.cell_changes}
         if name in tables.INPUT_OF:
             yield tables.INPUT_OF[name], {Cell(*cell) for receipt in self.receipts for cell in receipt["checked"]}
 
@@ -133,8 +133,8 @@ class Fold:
     def _write_news(self, connection: sa.Connection, stream: str, name: str) -> None:
         # Events without an entity are in no session, so nothing is built from their cells of deduplicated events.
         rows = [
-            _place(stream, name, cell) | {"sequence": sequence} | vars(news)
-            for (cell, sequence), news in self.news.items()
+            _place(stream, name, cell) | {"sequence": sequence} | vars(cell_changes)
+            for (cell, sequence), cell_changes in self.cell_changes.items()
             if cell.bucket != NO_ENTITY or name == tables.RAW_EVENTS
         ]
         _insert(connection, CHANGES, rows)
@@ -143,10 +143,10 @@ class Fold:
         if self.numbered_at:
             connection.execute(sa.delete(UNTOLD).where(of(UNTOLD, stream, name)))
         rows: dict[Cell, dict[str, Any]] = {}
-        for (cell, sequence), news in sorted(self.news.items(), key=lambda each: each[0][1]):
-            is_disturbed = news.disturbed and name == tables.RAW_EVENTS
+        for (cell, sequence), cell_changes in sorted(self.cell_changes.items(), key=lambda each: each[0][1]):
+            is_disturbed = cell_changes.disturbed and name == tables.RAW_EVENTS
             if sequence > self.numbered_at and (is_disturbed or cell not in held):
-                told = {"sequence": sequence, "committed_at": news.committed_at, "disturbed": is_disturbed}
+                told = {"sequence": sequence, "committed_at": cell_changes.committed_at, "disturbed": is_disturbed}
                 rows[cell] = _place(stream, name, cell) | told
         _replace(connection, UNTOLD, list(rows.values()))
 

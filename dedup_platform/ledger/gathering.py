@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
-from dedup_platform.catalog import (
+from dedup_platform.lake.catalog import (
     Catalog,
     ancestry,
     changes,
@@ -20,11 +20,11 @@ from dedup_platform.catalog import (
     since,
     summary,
 )
-from dedup_platform.lateness import Cell
 from dedup_platform.ledger.checkpoints import Content, read_content
 from dedup_platform.ledger.facts import Head
 from dedup_platform.ledger.fold import Fold
 from dedup_platform.ledger.schema import LOST
+from dedup_platform.planning.cells import Cell
 
 Receipt = dict[str, Any]
 
@@ -181,7 +181,7 @@ class Gathering:
         # take them for newer than anything built from them.
         sequence, at = oldest.sequence_number or 0, committed_at(oldest)
         for cell in rewritten - fold.sizes.keys():
-            fold.add_news(cell, sequence, at)
+            fold.change_of(cell, sequence, at)
         fold.disturb(disturbed, sequence, at)
 
 
@@ -204,7 +204,7 @@ def _begin_with(fold: Fold, content: Content) -> None:
 
 def _add_untold(fold: Fold, content: Content) -> None:
     for each in content.untold:
-        fold.add_news(each.cell, each.sequence, each.at).disturbed |= each.disturbed
+        fold.change_of(each.cell, each.sequence, each.at).disturbed |= each.disturbed
 
 
 def _put_right(receipts: Iterable[Receipt], source: Table, name: str) -> None:

@@ -9,9 +9,9 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from dedup_platform.circuit import NORMAL, Circuit
 from dedup_platform.ledger.database import for_reading, lock
 from dedup_platform.ledger.facts import micros, moment
+from dedup_platform.planning.circuit_breaker import NORMAL, Circuit
 
 _METADATA = sa.MetaData()
 _TIMES = ("since", "next_try")

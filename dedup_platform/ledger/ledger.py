@@ -7,8 +7,7 @@ import sqlalchemy as sa
 from pyiceberg.table import Table
 
 from dedup_platform import tables
-from dedup_platform.catalog import Catalog, head, since
-from dedup_platform.lateness import Cell, Facts, reach
+from dedup_platform.lake.catalog import Catalog, head, since
 from dedup_platform.ledger.checkpoints import read_part
 from dedup_platform.ledger.database import for_reading, identity, is_damaged, lock, open_database, put_aside
 from dedup_platform.ledger.facts import (
@@ -42,6 +41,8 @@ from dedup_platform.ledger.schema import (
     is_lost,
     of,
 )
+from dedup_platform.planning.cells import Cell, reach
+from dedup_platform.planning.facts import Facts
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 

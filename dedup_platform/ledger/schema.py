@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from dedup_platform import tables
-from dedup_platform.lateness import Cell, rectangles
+from dedup_platform.planning.cells import Cell, rectangles
 
 T = TypeVar("T")
 

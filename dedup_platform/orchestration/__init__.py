@@ -1,1 +1,1 @@
-"""How Dagster runs the platform: the only room that imports dagster. Bodies are a few lines, rules live elsewhere."""
+"""How Dagster runs the platform: the only package that imports dagster. Few lines here, rules live elsewhere."""

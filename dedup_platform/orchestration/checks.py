@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import dagster as dg
 
 from dedup_platform import tables
-from dedup_platform.commits import Commit
+from dedup_platform.lake.commits import Commit
 from dedup_platform.orchestration.partitions import Listing
 from dedup_platform.stream import Stream
 

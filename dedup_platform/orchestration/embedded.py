@@ -16,8 +16,8 @@ from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.assets import pool
 from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.orchestration.intake import note_lost_ingests
+from dedup_platform.orchestration.progress import Listener
 from dedup_platform.platform import Platform
-from dedup_platform.progress import Listener
 from dedup_platform.settings import ENV_PREFIX, Settings
 from dedup_platform.stream import Stream
 from dedup_platform.uris import reaching
@@ -88,7 +88,7 @@ def run_stream(settings: Settings, streams: Mapping[str, Stream], name: str, lis
     """
     stream = streams[name]
     with open_instance(settings) as instance:
-        for run_id in runs.bury_dead_runs(instance):
+        for run_id in runs.fail_dead_runs(instance):
             listener.say(f"run {run_id[:8]} was dead: it is marked as failed and its slots are free")
         _wait_for_pools(instance, stream, listener)
         definitions = build_definitions(settings, streams, loggers={LISTENER: listening_logger(listener)})
@@ -118,7 +118,7 @@ def _wait_for_pools(instance: dg.DagsterInstance, stream: Stream, listener: List
             listener.say(f"{stream.name}: waiting for another run, which writes {', '.join(busy)}")
         said = busy
         time.sleep(1)
-        runs.bury_dead_runs(instance)
+        runs.fail_dead_runs(instance)
 
 
 class _Handler(logging.Handler):

@@ -5,10 +5,10 @@ from typing import Final
 import dagster as dg
 
 from dedup_platform import tables
-from dedup_platform.circuit import Circuit
-from dedup_platform.commits import Commit
+from dedup_platform.lake.commits import Commit
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.metadata import Context, asset_key
+from dedup_platform.planning.circuit_breaker import Circuit
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 
@@ -16,7 +16,7 @@ LONGEST: Final = 5000
 """Letters of a reason that the UI should show."""
 
 
-def take_in(context: Context, platform: Platform, stream: Stream) -> list[Commit]:
+def ingest(context: Context, platform: Platform, stream: Stream) -> list[Commit]:
     """All that waits at the source; only a run that somebody waits for tries again itself what may pass."""
     is_awaited = context.run.tags.get(runs.POLICY) == runs.IGNORED
     try:

@@ -6,17 +6,17 @@ from dataclasses import asdict
 import dagster as dg
 
 from dedup_platform import tables
-from dedup_platform.clocks import Clocks
-from dedup_platform.commits import Commit
-from dedup_platform.connect import naming_the_server
 from dedup_platform.errors import ConservationError
+from dedup_platform.lake.commits import Commit
 from dedup_platform.orchestration.checks import CHECKS, evaluations, unbalanced
-from dedup_platform.orchestration.faults import faults
 from dedup_platform.orchestration.partitions import listing, ordinals
 from dedup_platform.orchestration.rejected import report_rejected
 from dedup_platform.orchestration.runs import SNAPSHOT_ID
 from dedup_platform.platform import Platform
+from dedup_platform.sources.clock_skew import Clocks
+from dedup_platform.spark.connect import translate_connect_errors
 from dedup_platform.stream import Stream
+from dedup_platform.verification.check_queries import count_violations
 
 Context = dg.AssetExecutionContext | dg.OpExecutionContext
 Metadata = Mapping[str, float | str | dg.JsonMetadataValue]
@@ -53,8 +53,12 @@ def report(
                     _tell(context, stream, name, partition, metadata, partition in chosen)
                 else:
                     context.log.warning(unlisted(stream, name, partition, metadata))
-        with naming_the_server(platform.settings):
-            wrong = faults(platform, stream, table, commit.partitions) if table in tables.DERIVED else {}
+        with translate_connect_errors(platform.settings):
+            wrong = (
+                count_violations(platform.read(stream.name, table), stream, table, commit.partitions)
+                if table in tables.DERIVED and commit.partitions
+                else {}
+            )
         found += evaluations(stream, commit, wrong, listed)
     if table == tables.RAW_EVENTS:
         report_rejected(context, platform, stream, snapshots)

@@ -7,7 +7,7 @@ from typing import Final
 
 import dagster as dg
 
-from dedup_platform.lateness import reach
+from dedup_platform.planning.cells import reach
 from dedup_platform.platform import utc_now
 from dedup_platform.stream import Stream
 

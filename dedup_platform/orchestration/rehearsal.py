@@ -7,7 +7,7 @@ import dagster as dg
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.orchestration.embedded import LISTED, LISTENER, listening_logger, open_instance
-from dedup_platform.progress import Listener
+from dedup_platform.orchestration.progress import Listener
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 

@@ -6,7 +6,7 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.platform import Platform
-from dedup_platform.rejected import REJECTED_EVENTS
+from dedup_platform.replay.rejected import REJECTED_EVENTS
 from dedup_platform.stream import Stream
 
 Context = dg.AssetExecutionContext | dg.OpExecutionContext

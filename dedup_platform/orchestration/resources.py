@@ -9,7 +9,7 @@ from dagster_pyspark import LazyPySparkResource
 from dedup_platform.orchestration import runs
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
-from dedup_platform.spark import open_session, public_conf, use_this_python
+from dedup_platform.spark.session import open_session, public_conf, use_this_python
 from dedup_platform.stream import Stream
 
 

@@ -12,9 +12,9 @@ import dagster as dg
 import psutil  # type: ignore[import-untyped]
 
 from dedup_platform import tables
-from dedup_platform.circuit import Circuit
 from dedup_platform.orchestration.partitions import ordinals
-from dedup_platform.orchestration.triage import NO_RUN, History, PastRun
+from dedup_platform.planning.circuit_breaker import Circuit
+from dedup_platform.planning.triage import NO_RUN, PastRun, RunHistory
 from dedup_platform.stream import Stream
 
 STREAM: Final = "dedup_platform/stream"
@@ -83,11 +83,11 @@ def range_tags(stream: Stream, partitions: tuple[int, ...]) -> dict[str, str]:
     return {RANGE_START: stream.partitions.key(partitions[0]), RANGE_END: stream.partitions.key(partitions[-1])}
 
 
-def history(instance: dg.DagsterInstance, stream: Stream, table: str) -> History:
+def history(instance: dg.DagsterInstance, stream: Stream, table: str) -> RunHistory:
     """The repairs of one derived table, by the late_partitions sensor (ended) and by anybody (in work)."""
     wanted = dg.RunsFilter(tags={STREAM: stream.name, TABLE: table}, statuses=ENDED)
     records = instance.get_run_records(wanted, limit=HISTORY_LENGTH)
-    return History(
+    return RunHistory(
         past=tuple(_past_run(record, stream) for record in records),
         in_work=dict(_in_work(instance, stream, table)),
         last_rebuilt=_last_rebuilt(instance, stream, table),
@@ -153,7 +153,7 @@ def this_process() -> dict[str, str]:
     return {PROCESS: f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time():.2f}"}
 
 
-def bury_dead_runs(instance: dg.DagsterInstance) -> list[str]:
+def fail_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     """Mark runs as failed whose process is gone, and free the pool slots of all runs that ended; returns the dead.
 
     A process killed with SIGKILL can do neither for itself. Runs of other machines are left to Dagster's monitoring.

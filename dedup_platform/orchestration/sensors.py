@@ -13,19 +13,18 @@ from typing import Any
 import dagster as dg
 
 from dedup_platform import tables
-from dedup_platform.circuit import sentence
 from dedup_platform.errors import IncompatibleChangeError
 from dedup_platform.ingest import Waiting
-from dedup_platform.lateness import PlannedRun, TablePlan
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.intake import note_lost_ingests
 from dedup_platform.orchestration.metadata import asset_key, written_with
 from dedup_platform.orchestration.partitions import Listing, listing
-from dedup_platform.orchestration.triage import Held, Request, described, paused_until, triage
+from dedup_platform.planning.circuit_breaker import sentence
+from dedup_platform.planning.planner import PlannedRun, TablePlan
+from dedup_platform.planning.triage import Held, Request, described, paused_until, triage
 from dedup_platform.platform import Platform
-from dedup_platform.printing import duration
 from dedup_platform.settings import Settings
-from dedup_platform.stream import Stream
+from dedup_platform.stream import Stream, format_duration
 
 FILES_SHOWN = 20
 
@@ -48,7 +47,7 @@ def _new_input(stream: Stream, interval: int) -> dg.SensorDefinition:
     def new_input(
         context: dg.SensorEvaluationContext, platform: dg.ResourceParam[Platform]
     ) -> dg.RunRequest | dg.SkipReason:
-        runs.bury_dead_runs(context.instance)
+        runs.fail_dead_runs(context.instance)
         if run_id := runs.run_in_work(context.instance, runs.ingest_job_name(stream)):
             return dg.SkipReason(f"run {run_id[:8]} ingests already")
         note_lost_ingests(context.instance, platform, stream)
@@ -89,7 +88,7 @@ def _late_partitions(stream: Stream, jobs: Sequence[Any], interval: int) -> dg.S
     def late_partitions(
         context: dg.SensorEvaluationContext, platform: dg.ResourceParam[Platform]
     ) -> list[dg.RunRequest] | dg.SkipReason:
-        runs.bury_dead_runs(context.instance)
+        runs.fail_dead_runs(context.instance)
         try:
             plans = platform.plan(stream.name, every_run=True)
         except IncompatibleChangeError as error:
@@ -151,7 +150,7 @@ def _not_ready(stream: Stream, plans: list[TablePlan]) -> Iterator[str]:
     for plan in plans:
         cells = [stale for stale in plan.stale if not stale.ready]
         if cells:
-            settle, max_delay = duration(stream.late.settle), duration(stream.late.max_delay)
+            settle, max_delay = format_duration(stream.late.settle), format_duration(stream.late.max_delay)
             yield (
                 f"{plan.table}: {len(cells)} stale cells wait until nothing new came for {settle} (late.settle), "
                 f"at most {max_delay} (late.max_delay)"

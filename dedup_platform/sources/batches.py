@@ -14,7 +14,7 @@ from dedup_platform.sources.records import Content
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
 
-__all__ = ["Chunk", "Coordinate", "Delivered", "RawBatches", "Repeated"]
+__all__ = ["Coordinate", "Delivered", "RawBatches", "RecordChunk", "Repeated"]
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ Values = Sequence[T] | Repeated[T]
 
 
 @dataclass(frozen=True)
-class Chunk:
+class RecordChunk:
     """Records that were read together: what `Delivered` has of one, a column at a time. At least one."""
 
     payloads: Sequence[bytes | None]
@@ -57,7 +57,7 @@ class Chunk:
     indexes: Values[int]
 
     @classmethod
-    def of(cls, delivered: Sequence[Delivered]) -> "Chunk":
+    def of(cls, delivered: Sequence[Delivered]) -> "RecordChunk":
         """Records that were read one by one."""
         records, deliveries, coordinates = zip(*delivered, strict=True)
         payloads, contents, contexts = zip(*records, strict=True)
@@ -72,15 +72,15 @@ class RawBatches:
         self._decoder = BatchDecoder(stream)
         self.decoder = self._decoder.single
 
-    def of(self, delivered: Iterable[Delivered | Chunk]) -> Iterator[pl.DataFrame]:
+    def of(self, delivered: Iterable[Delivered | RecordChunk]) -> Iterator[pl.DataFrame]:
         """Frames of `_MAX_ROWS` records or `_MAX_BYTES` of payloads; what exceeds that alone is one alone."""
         rows = size = 0
-        batch: list[Chunk] = []
+        batch: list[RecordChunk] = []
         singles: list[Delivered] = []
         for each in delivered:
-            if isinstance(each, Chunk):
+            if isinstance(each, RecordChunk):
                 if singles:
-                    batch.append(Chunk.of(singles))
+                    batch.append(RecordChunk.of(singles))
                     singles = []
                 batch.append(each)
                 rows += len(each.payloads)
@@ -95,8 +95,8 @@ class RawBatches:
         if rows:
             yield self._frame(batch, singles)
 
-    def _frame(self, batch: list[Chunk], singles: list[Delivered]) -> pl.DataFrame:
-        chunks = [*batch, Chunk.of(singles)] if singles else batch
+    def _frame(self, batch: list[RecordChunk], singles: list[Delivered]) -> pl.DataFrame:
+        chunks = [*batch, RecordChunk.of(singles)] if singles else batch
         contents = JoinedContents([chunk.contents for chunk in chunks])
         decoded = self._decoder.decode(contents, _joined(chunk.deliveries for chunk in chunks))
         kept: dict[str, Sequence[Values[Any]]] = {

@@ -11,8 +11,8 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
-from dedup_platform.sources.json_records import Number, canonical
 from dedup_platform.sources.records import AMBIGUOUS, MALFORMED_RECORD, MISSING_EVENT_ID, Fields, RejectedError
+from dedup_platform.sources.text.json_records import Number, canonical
 from dedup_platform.stream import FieldHash, FieldId, FieldList
 
 __all__ = ["event_id_reader", "id_fields", "text_of"]

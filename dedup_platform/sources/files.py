@@ -20,19 +20,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform import tables
 from dedup_platform.errors import SourceChangedError, SourceError
-from dedup_platform.sources.batches import Chunk, Delivered, RawBatches, Repeated
+from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk, Repeated
 from dedup_platform.sources.compression import decompressed
-from dedup_platform.sources.csv_records import csv_records
 from dedup_platform.sources.decoding import EventDecoder
-from dedup_platform.sources.json_records import json_records
-from dedup_platform.sources.lines import Lines
 from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files, stamp
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.parquet_records import parquet_batches, parquet_records
 from dedup_platform.sources.records import Record
 from dedup_platform.sources.s3 import S3Access, changed_objects, opened_object
+from dedup_platform.sources.text.csv_records import csv_records
+from dedup_platform.sources.text.json_records import json_records
+from dedup_platform.sources.text.lines import Lines
+from dedup_platform.spark.workers import prepare_worker
 from dedup_platform.stream import Stream
-from dedup_platform.workers import prepare_worker
 
 __all__ = [
     "Listing",
@@ -104,11 +104,11 @@ def _records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Record]:
         return parquet_records(content, path)
     # Loaded only by streams of these formats, as their libraries are.
     if source.format == "avro":
-        from dedup_platform.sources.avro_files import avro_records
+        from dedup_platform.sources.avro.files import avro_records
 
         return avro_records(content, path)
     if source.format == "protobuf":
-        from dedup_platform.sources.protobuf_records import delimited_messages
+        from dedup_platform.sources.protobuf.records import delimited_messages
 
         return delimited_messages(content, path, MessageReader(stream).records)
     lines = Lines(decompressed(content, path))
@@ -141,7 +141,7 @@ def _read_groups(
 
 def _delivered(
     stream: Stream, file: SourceFile, generation: int, s3: S3Access, decoder: EventDecoder
-) -> Iterator[Delivered | Chunk]:
+) -> Iterator[Delivered | RecordChunk]:
     delivery = decoder.delivery(file.path, file.modified, stream.source.format)
     with _content_of(stream, file, s3) as content:
         if stream.source.format != "parquet":
@@ -151,7 +151,7 @@ def _delivered(
         first = 0
         for payloads, contents, contexts in parquet_batches(content, file.path):
             count = len(payloads)
-            yield Chunk(
+            yield RecordChunk(
                 payloads,
                 contents,
                 contexts,

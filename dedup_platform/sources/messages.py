@@ -5,9 +5,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dedup_platform.sources.contents import Contents
-from dedup_platform.sources.csv_records import csv_content, csv_records
-from dedup_platform.sources.json_records import canonical, json_content
-from dedup_platform.sources.lines import Lines
 from dedup_platform.sources.records import (
     DAMAGED_FILE,
     MALFORMED_RECORD,
@@ -20,12 +17,15 @@ from dedup_platform.sources.records import (
     undivided,
 )
 from dedup_platform.sources.registry import RegisteredSchema, registry_at
+from dedup_platform.sources.text.csv_records import csv_content, csv_records
+from dedup_platform.sources.text.json_records import canonical, json_content
+from dedup_platform.sources.text.lines import Lines
 from dedup_platform.stream import FieldHash, Fields, Stream
 from dedup_platform.stream.format import CsvFormat, JsonFormat, named_fields
 
 if TYPE_CHECKING:
-    from dedup_platform.sources.avro_messages import AvroMessages
-    from dedup_platform.sources.protobuf_records import ProtobufMessages
+    from dedup_platform.sources.avro.messages import AvroMessages
+    from dedup_platform.sources.protobuf.records import ProtobufMessages
 
 __all__ = ["MessageReader"]
 
@@ -135,13 +135,13 @@ class MessageReader:
     # Only streams of these formats load the libraries behind them.
     @cached_property
     def _avro(self) -> "AvroMessages":
-        from dedup_platform.sources.avro_messages import AvroMessages
+        from dedup_platform.sources.avro.messages import AvroMessages
 
         return AvroMessages(self._source.avro, self._registered)
 
     @cached_property
     def _protobuf(self) -> "ProtobufMessages":
-        from dedup_platform.sources.protobuf_records import ProtobufMessages
+        from dedup_platform.sources.protobuf.records import ProtobufMessages
 
         assert self._source.protobuf  # as the format says
         return ProtobufMessages(self._source.protobuf, _looked_at(self._stream.fields), self._registered)

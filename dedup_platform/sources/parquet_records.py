@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from dedup_platform.sources.compression import DamageError, decompressed
 from dedup_platform.sources.contents import ColumnContents, Contents, ListedContents
-from dedup_platform.sources.json_records import json_content
 from dedup_platform.sources.records import MAX_RECORD_BYTES, Record, bounded, context_text, damaged
+from dedup_platform.sources.text.json_records import json_content
 
 __all__ = ["parquet_batches", "parquet_records"]
 

@@ -28,7 +28,7 @@ from dedup_platform.stream.rules import (
 )
 from dedup_platform.stream.s3_path import S3Path
 from dedup_platform.stream.source import FilesSource, KafkaSource, Lane
-from dedup_platform.stream.values import EPOCH_UNITS, RESERVED_COLUMNS, decimal_of, parse_duration
+from dedup_platform.stream.values import EPOCH_UNITS, RESERVED_COLUMNS, decimal_of, format_duration, parse_duration
 
 __all__ = [
     "EPOCH_UNITS",
@@ -56,6 +56,7 @@ __all__ = [
     "Stream",
     "TimeField",
     "decimal_of",
+    "format_duration",
     "load_stream",
     "load_streams",
     "parse_duration",

@@ -85,6 +85,14 @@ def parse_duration(value: Any) -> timedelta:
     return duration
 
 
+def format_duration(value: timedelta) -> str:
+    """As a stream file writes it, in the largest unit that is exact: `90m`, `36h`, `2d`."""
+    for unit, letter in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "m")):
+        if value and not value % unit:
+            return f"{value // unit}{letter}"
+    return f"{value.total_seconds():g}s"
+
+
 def decimal_of(type_name: str) -> tuple[int, int] | None:
     """(precision, scale) of `decimal(p,s)`; None for any other type."""
     match = re.fullmatch(r"decimal\(([1-9][0-9]?),(0|[1-9][0-9]?)\)", type_name)

@@ -15,12 +15,12 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import TimestamptzType
 
 from dedup_platform import tables
-from dedup_platform.catalog import SUMMARY, ancestry, bucket_count, new_receipt_name, summary
-from dedup_platform.fingerprints import fingerprint
-from dedup_platform.lakehouse import Staged
-from dedup_platform.lakehouse.layout import Files, Layout
-from dedup_platform.lateness import EPOCH, NO_ENTITY, Cell
+from dedup_platform.lake import Staged
+from dedup_platform.lake.catalog import SUMMARY, ancestry, bucket_count, new_receipt_name, summary
+from dedup_platform.maintenance.layout import Files, Layout
+from dedup_platform.planning.cells import EPOCH, NO_ENTITY, Cell
 from dedup_platform.platform import Platform
+from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.stream import Stream
 
 ROWS_A_FILE = 1000
@@ -36,7 +36,7 @@ class DescribedTables:
         self._files: dict[tuple[str, int, Cell], DataFile] = {}
         platform.lake.create(stream, stream.buckets)
 
-    def take_in(self, cells: Iterable[Cell], arrived: datetime, read: Iterable[str] = ()) -> None:
+    def ingest(self, cells: Iterable[Cell], arrived: datetime, read: Iterable[str] = ()) -> None:
         """Say that an ingest added a file to each of these cells of raw; its records arrived at one moment.
 
         `read` are the paths of the source's files that it read.

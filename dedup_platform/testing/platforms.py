@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dedup_platform.settings import CATALOG, Settings
-from dedup_platform.spark import spark_conf
+from dedup_platform.spark.session import spark_conf
+from dedup_platform.spark.workers import InProcess
 from dedup_platform.stream import Stream
-from dedup_platform.workers import InProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

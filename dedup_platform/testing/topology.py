@@ -22,7 +22,7 @@ from dotenv import dotenv_values
 
 from dedup_platform.errors import DedupPlatformError, SettingsError
 from dedup_platform.settings import ENV_PREFIX
-from dedup_platform.spark import LOOPBACK
+from dedup_platform.spark.session import LOOPBACK
 from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server, ServerProcess
 
 __all__ = ["HEALTH_INTERVAL", "HEALTH_TIMEOUT", "SERVICES", "Service", "Topology", "natively", "topology"]

@@ -20,13 +20,14 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from dedup_platform import cellwork, recompute, tables
-from dedup_platform.catalog import FileChange, changes, head, since
-from dedup_platform.cellwork import Chunk, Step, Work, work
-from dedup_platform.datafiles import TableFiles
+from dedup_platform import tables
+from dedup_platform.lake.catalog import FileChange, changes, head, since
+from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.platform import Platform
+from dedup_platform.recompute import build, tasks
+from dedup_platform.recompute.tasks import Chunk, Step, TaskResult, run_tasks
 from dedup_platform.settings import Settings
-from dedup_platform.spark import spark_session
+from dedup_platform.spark.session import spark_session
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, temporary_platform, utc, write_batch
 
 LAST_DAY = utc("2024-12-01T00:00:00")
@@ -106,7 +107,7 @@ def given_to_tasks() -> Iterator[tuple[list[int], list[int]]]:
     given: list[int] = []
     read: list[int] = []
 
-    send = cellwork._on_workers
+    send = tasks._on_workers
 
     def sent(spark: SparkSession, chunks: Iterable[Chunk], *arguments: Any) -> Any:
         known = list(chunks)
@@ -116,12 +117,14 @@ def given_to_tasks() -> Iterator[tuple[list[int], list[int]]]:
         given.sort()
         return send(spark, known, *arguments)
 
-    def worked(spark: SparkSession, chunks: Iterable[Chunk], step: Step, stored: Mapping[str, TableFiles]) -> Work:
-        done = work(spark, chunks, step, stored)
+    def worked(
+        spark: SparkSession, chunks: Iterable[Chunk], step: Step, stored: Mapping[str, TableFiles]
+    ) -> TaskResult:
+        done = run_tasks(spark, chunks, step, stored)
         read.append(done.bytes_read)
         return done
 
-    with patch.object(cellwork, "_on_workers", sent), patch.object(recompute, "work", worked):
+    with patch.object(tasks, "_on_workers", sent), patch.object(build, "work", worked):
         yield given, read
 
 

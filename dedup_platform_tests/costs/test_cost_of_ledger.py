@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from dedup_platform import tables
-from dedup_platform.lateness import Cell
 from dedup_platform.ledger import CellSize, Ledger, TableSize
+from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
@@ -35,7 +35,7 @@ class Life:
         first = self.stream.partitions.ordinal(self.stream.partitions.start)
         self.cells = [Cell(first + day, bucket) for day in range(days) for bucket in range(BUCKETS)]
         self.late = [self.cells[1], self.cells[-2]]
-        self.tables.take_in(self.cells, ARRIVED)
+        self.tables.ingest(self.cells, ARRIVED)
         for table in tables.DERIVED:
             self.tables.build(table, ARRIVED)
         self.ledger.sync(self.stream.name)
@@ -48,14 +48,14 @@ class Life:
         """Steps of SQLite for each thing that is done for the two cells."""
         name, steps = self.stream.name, {}
 
-        def count(what: str, work: Callable[[], Any]) -> None:
+        def count(what: str, run_tasks: Callable[[], Any]) -> None:
             with counted(self.ledger.engine) as seen:
-                work()
+                run_tasks()
             steps[what] = len(seen)
 
         count("a fold of nothing", lambda: self.ledger.sync(name))
         count("a plan of nothing", lambda: self.platform.plan(name))
-        self.tables.take_in(self.late, ARRIVED + timedelta(days=1))
+        self.tables.ingest(self.late, ARRIVED + timedelta(days=1))
         count("the fold of an ingest", lambda: self.ledger.sync(name))
         count("a plan", lambda: self.platform.plan(name))
         count("sizes of cells", lambda: self.ledger.sizes(name, tables.RAW_EVENTS, self.late))
@@ -119,7 +119,7 @@ def test_sizes_and_totals_are_those_of_the_cells(lives: Mapping[int, Life]) -> N
 
 def test_only_what_the_late_events_touched_is_stale(tmp_path: Path) -> None:
     life = Life(tmp_path, FEW)
-    life.tables.take_in(life.late, ARRIVED + timedelta(days=1))
+    life.tables.ingest(life.late, ARRIVED + timedelta(days=1))
     assert stale(life.platform, life.stream) == {tables.DEDUPLICATED_EVENTS: life.late}
     for table, following in zip(tables.DERIVED, (*tables.DERIVED[1:], None), strict=True):
         life.tables.build(table, ARRIVED)

@@ -16,7 +16,7 @@ from pyspark import SparkContext
 
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
-from dedup_platform.spark import spark_session
+from dedup_platform.spark.session import spark_session
 from dedup_platform.stream import load_stream
 from dedup_platform.testing import HeldClock
 from dedup_platform_tests.crashes.steps import tell_steps

@@ -15,15 +15,15 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.catalog import Catalog
 from dedup_platform.errors import UnreachableError
-from dedup_platform.fingerprints import fingerprint
-from dedup_platform.lateness import Cell
+from dedup_platform.lake.catalog import Catalog
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.ledger.database import lock, open_database
 from dedup_platform.ledger.fold import Fold
 from dedup_platform.ledger.schema import FILES, METADATA
+from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
+from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, make_stream, utc
@@ -57,10 +57,10 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Platform, Stream]:
     described = DescribedTables(platform, stream)
     first = stream.partitions.ordinal(stream.partitions.start)
     cells = [Cell(first + day, bucket) for day in range(DAYS) for bucket in range(BUCKETS)]
-    described.take_in(cells, ARRIVED)
+    described.ingest(cells, ARRIVED)
     for table in tables.DERIVED:
         described.build(table, ARRIVED)
-    described.take_in(cells[::7], ARRIVED + timedelta(days=1))
+    described.ingest(cells[::7], ARRIVED + timedelta(days=1))
     described.build(tables.DEDUPLICATED_EVENTS, ARRIVED, cells[:20])
     return platform, stream
 
@@ -115,7 +115,7 @@ def test_what_is_folded_step_by_step_is_what_is_folded_at_once(
     described = DescribedTables(platform, stream)
     first = stream.partitions.ordinal(stream.partitions.start)
     for day in range(6):
-        described.take_in([Cell(first + day // 2, bucket) for bucket in range(BUCKETS)], ARRIVED + timedelta(days=day))
+        described.ingest([Cell(first + day // 2, bucket) for bucket in range(BUCKETS)], ARRIVED + timedelta(days=day))
         platform.ledger.sync(stream.name)
         for table in tables.DERIVED:
             described.build(table, ARRIVED)
@@ -192,9 +192,9 @@ def forget(uri: str, table: str) -> None:
 
 
 def test_rules_and_races_are_the_same_on_it(postgres_server: PostgresServer) -> None:
-    """Tests of other rooms, with their ledgers and Dagster's records in Postgres."""
+    """Tests of other packages, with their ledgers and Dagster's records in Postgres."""
     assert postgres_server.pid, "without it they would be skipped"
-    run_tests(["rules/test_affected_only.py", "races/test_held_writers.py"], "--postgres")
+    run_tests(["recompute/test_affected_only.py", "races/test_held_writers.py"], "--postgres")
 
 
 def test_paths_may_be_as_long_as_an_operating_system_lets_them(uri: str) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dedup_platform.maintenance.procedures import remove_orphans
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.lakehouse.upkeep import remove_orphans
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS

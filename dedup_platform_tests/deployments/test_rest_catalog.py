@@ -7,8 +7,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from dedup_platform.catalog import Catalog
 from dedup_platform.errors import UnreachableError
+from dedup_platform.lake.catalog import Catalog
 from dedup_platform.settings import CATALOG, Settings
 from dedup_platform.tables import RAW_EVENTS
 from dedup_platform.testing import HeldClock, lay_out, make_stream, record, temporary_platform, utc, write_batch

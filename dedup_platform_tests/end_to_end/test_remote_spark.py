@@ -15,12 +15,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.connect_server import ConnectServer, connect_server
 from dedup_platform.demo.clicks import generate
 from dedup_platform.demo.files import stream_file
-from dedup_platform.lakehouse import Lakehouse
+from dedup_platform.lake import Lakehouse
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
+from dedup_platform.spark.connect_server import ConnectServer, connect_server
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
 from dedup_platform.testing.servers import free_port
@@ -90,8 +90,8 @@ def test_stages_and_sources_are_the_same_over_spark_connect(server: ConnectServe
     """In a process of its own: PySpark is either with a server or without one."""
     files = "sources/test_files.py::test_"
     chosen = [
-        "stages/test_stage_boundaries.py",
-        "lakehouse/test_conditions.py",
+        "verification/test_stage_boundaries.py",
+        "lake/test_conditions.py",
         *(f"{files}{name}" for name in ("rows_have_the_columns_of_raw_events", "no_bad_file_harms_another")),
         f"{files}a_file_that_is_not_as_it_was_listed_fails_the_job_by_name",
     ]
@@ -141,8 +141,8 @@ def test_a_run_without_its_server_fails_clearly_and_the_next_one_goes_on(server:
 ASKS_FOR_ITS_WORKER = """
 import os
 from dedup_platform.settings import load_settings
-from dedup_platform.spark import spark_session
-from dedup_platform.workers import on_workers
+from dedup_platform.spark.session import spark_session
+from dedup_platform.spark.workers import on_workers
 print(on_workers(spark_session(load_settings()), [b""], lambda task: str(os.getpid()).encode())[0].decode())
 """
 

@@ -10,13 +10,12 @@ from unittest.mock import patch
 import polars as pl
 import pytest
 
-from dedup_platform import lateness
-from dedup_platform.catalog import head
-from dedup_platform.kernels import deduplicated, fragments, sessions
-from dedup_platform.lakehouse.lakehouse import Lakehouse
-from dedup_platform.lateness import Cell
+from dedup_platform.lake.catalog import head
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.ledger import fold
-from dedup_platform.linking import WidenedSessions
+from dedup_platform.planning.cells import Cell, neighbours
+from dedup_platform.planning.linking import WidenedSessions
+from dedup_platform.rules import deduplicated, fragments, sessions
 from dedup_platform.stream import Stream
 from dedup_platform.testing.lives.__main__ import failure
 from dedup_platform.testing.lives.program import program
@@ -47,7 +46,7 @@ def _open_chains(found: pl.DataFrame, stream: Stream, real: Any = sessions.chain
 
 def _later_arrivals(cell: Any, facts: Any, around: int) -> Any:
     first = facts.arrival_min.get(cell)
-    return (each for each in lateness._near(cell, around) if first and first < facts.arrival_max.get(each, first))
+    return (each for each in neighbours(cell, around) if first and first < facts.arrival_max.get(each, first))
 
 
 def _main(lake: Lakehouse, stream: Stream, table: str) -> int:
@@ -64,51 +63,51 @@ def _no_news_of_what_goes(gathered: Any, change: Any, *args: Any, real: Any = fo
 
 FAULTS: Mapping[str, Mapping[str, Any]] = {
     "a run of sessions takes in some of what waits in a bucket": {
-        "dedup_platform.recompute.with_whole_buckets": lambda cells, _: cells
+        "dedup_platform.recompute.build.with_whole_buckets": lambda cells, _: cells
     },
     "sessions as they were are not looked at": {
-        "dedup_platform.recompute.spans_before": lambda *_: [],
+        "dedup_platform.recompute.build.spans_before": lambda *_: [],
         # Without what is done where totals differ: all cells are built anew.
-        "dedup_platform.recompute.Recompute._known_cells": lambda *_: frozenset({Cell(10**6, 0)}),
+        "dedup_platform.recompute.build.Recompute._known_cells": lambda *_: frozenset({Cell(10**6, 0)}),
     },
     "chains of fragments are not followed": {
-        "dedup_platform.recompute.with_sessions": lambda changed, *_: WidenedSessions(changed, changed)
+        "dedup_platform.recompute.build.with_sessions": lambda changed, *_: WidenedSessions(changed, changed)
     },
-    "what is read for a chain ends with the changed cells": {"dedup_platform.recompute.spans_now": lambda *_: []},
+    "what is read for a chain ends with the changed cells": {"dedup_platform.recompute.build.spans_now": lambda *_: []},
     "what a record had beaten that went is not linked": {
-        "dedup_platform.linking._with_disturbed": lambda cells, _: cells
+        "dedup_platform.planning.linking._with_disturbed": lambda cells, _: cells
     },
-    "cells that share a key are not linked": {"dedup_platform.recompute.links_of_keys": lambda *_: []},
+    "cells that share a key are not linked": {"dedup_platform.recompute.build.links_of_keys": lambda *_: []},
     "a replay tells of no cell that it disturbed": {
         "dedup_platform.ledger.fold.Fold.disturb": lambda *_: None,
-        "dedup_platform.rejected.Rejected._disturbed": lambda *_: set(),
+        "dedup_platform.replay.rejected.Rejected._disturbed": lambda *_: set(),
     },
     "an arrival at the same time as the newcomer's does not matter": {
-        "dedup_platform.linking.linked_cells": _later_arrivals
+        "dedup_platform.planning.linking.linked_cells": _later_arrivals
     },
     "what nothing proves counts as built": {"dedup_platform.ledger.proofs._lose": lambda *_: None},
     "other settings make nothing stale": {"dedup_platform.ledger.ledger.read_outdated": lambda *_: iter(())},
     "a cell that was emptied is no news": {"dedup_platform.ledger.fold.Fold.add": _no_news_of_what_goes},
     "a chain ends with the slice that is read": {
-        "dedup_platform.kernels.sessions._may_go_on": lambda found, *_: pl.repeat(False, found.height, eager=True)
+        "dedup_platform.rules.sessions._may_go_on": lambda found, *_: pl.repeat(False, found.height, eager=True)
     },
-    "readers do not follow the pair of duplicates and events": {"dedup_platform.lakehouse.Lakehouse.current": _main},
+    "readers do not follow the pair of duplicates and events": {"dedup_platform.lake.Lakehouse.current": _main},
     "duplicates that a dead writer left are not taken up": {
-        "dedup_platform.lakehouse.Lakehouse.unpaired_cells": lambda *_: frozenset()
+        "dedup_platform.lake.Lakehouse.unpaired_cells": lambda *_: frozenset()
     },
     "fragments made ahead are taken whatever the events are": {
-        "dedup_platform.recompute._paths": lambda _: frozenset()
+        "dedup_platform.recompute.build._paths": lambda _: frozenset()
     },
     "files that were read are forgotten": {"dedup_platform.ledger.fold._write_positions": lambda *_: None},
-    "the window is open at its end": {"dedup_platform.cellwork.deduplicate": _open_window},
-    "a gap as long as the timeout splits within a partition": {"dedup_platform.cellwork.fragment": _open_gap},
-    "a gap as long as the timeout splits between partitions": {"dedup_platform.kernels.sessions.chained": _open_chains},
-    "not the first arrival wins": {"dedup_platform.kernels.deduplicated._beaten": _last_wins},
+    "the window is open at its end": {"dedup_platform.recompute.tasks.deduplicate": _open_window},
+    "a gap as long as the timeout splits within a partition": {"dedup_platform.recompute.tasks.fragment": _open_gap},
+    "a gap as long as the timeout splits between partitions": {"dedup_platform.rules.sessions.chained": _open_chains},
+    "not the first arrival wins": {"dedup_platform.rules.deduplicated._beaten": _last_wins},
     "upkeep does not say again what it makes unprovable": {
-        "dedup_platform.maintenance.Maintenance._settle": lambda *_: None
+        "dedup_platform.maintenance.upkeep.Maintenance._settle": lambda *_: None
     },
     "a swap of buckets names the input's newest snapshot": {
-        "dedup_platform.rebucketing.Rebucketing._is_stale": lambda *_: False
+        "dedup_platform.maintenance.buckets.Rebucketing._is_stale": lambda *_: False
     },
 }
 QUICK = (

@@ -13,12 +13,13 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from dedup_platform import recompute, tables
-from dedup_platform.catalog import files_by_cell, head
+from dedup_platform import tables
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
-from dedup_platform.kernels.sessions import stitch_slices
-from dedup_platform.lakehouse.layout import Layout
+from dedup_platform.lake.catalog import files_by_cell, head
+from dedup_platform.maintenance.layout import Layout
 from dedup_platform.platform import Platform
+from dedup_platform.recompute import build
+from dedup_platform.rules.sessions import stitch_slices
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc, write_batch
 from dedup_platform.testing.lives.checks import Checks
@@ -137,8 +138,8 @@ def test_sessions_that_lost_an_event_by_an_earlier_fault_are_built_anew(
     found.deliver(record("f", "b", day(4, 22), arrival(7)))
     found.recompute(tables.DEDUPLICATED_EVENTS, tables.SESSION_FRAGMENTS)
     with monkeypatch.context() as patch:
-        patch.setattr("dedup_platform.sessionwork.stitch_slices", _forgetful)
-        patch.setattr("dedup_platform.recompute.Recompute._balance", lambda *_: None)
+        patch.setattr("dedup_platform.recompute.session_tasks.stitch_slices", _forgetful)
+        patch.setattr("dedup_platform.recompute.build.Recompute._balance", lambda *_: None)
         found.is_judged = False
         found.recompute(tables.SESSIONS)
     assert len(found.spans()) == 1
@@ -288,12 +289,12 @@ def test_fragments_made_ahead_long_ago_are_made_again(tmp_path: Path, monkeypatc
     found = Tables(tmp_path)
     found.deliver(record("a", "x", day(1, 12)))
     found.recompute(tables.DEDUPLICATED_EVENTS)
-    ahead = set((tmp_path / "home").rglob("session_fragments/data/**/*.parquet"))
-    for path in ahead:
+    prebuilt = set((tmp_path / "home").rglob("session_fragments/data/**/*.parquet"))
+    for path in prebuilt:
         path.unlink()
-    monkeypatch.setattr(recompute, "AHEAD_SECONDS", 0)
+    monkeypatch.setattr(build, "AHEAD_SECONDS", 0)
     found.recompute(tables.SESSION_FRAGMENTS, tables.SESSIONS)
-    assert len(ahead) == 1
+    assert len(prebuilt) == 1
     assert found.spans() == [(day(1, 12), day(1, 12), 1)]
 
 

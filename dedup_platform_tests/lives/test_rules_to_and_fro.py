@@ -50,7 +50,7 @@ def by_nothing(found: Tables) -> None:
 def maintain(found: Tables) -> None:
     """Upkeep, a month later."""
     later = NOW() + timedelta(days=30)
-    with patch("dedup_platform.maintenance.upkeep", upkeep):
+    with patch("dedup_platform.maintenance.upkeep.procedures", upkeep):
         light_platform(found.folder / "home", found.stream, lambda: later).maintain(EVENTS)
 
 

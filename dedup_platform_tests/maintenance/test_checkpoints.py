@@ -10,14 +10,15 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from dedup_platform import checkpoints, tables
-from dedup_platform.catalog import Catalog
-from dedup_platform.lakehouse import Lakehouse, upkeep
+from dedup_platform import tables
+from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.catalog import Catalog
 from dedup_platform.ledger.schema import LISTINGS, METADATA
+from dedup_platform.maintenance import checkpoints, procedures
 from dedup_platform.stream import Stream
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, RAW_EVENTS, SESSION_FRAGMENTS
 from dedup_platform.testing import utc
-from dedup_platform_tests.rebuilds.lived import ARRIVED, Lived
+from dedup_platform_tests.lived import ARRIVED, Lived
 
 EACH = 4
 """Commits of each table between two looks of upkeep."""
@@ -33,9 +34,9 @@ class KilledError(Exception):
 def lived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lived:
     """Nothing of its history is kept for longer than it must be. Upkeep by metadata alone."""
     monkeypatch.setattr(checkpoints, "RECEIPTS", 5)
-    monkeypatch.setattr(upkeep, "expire_snapshots", expire_snapshots)
+    monkeypatch.setattr(procedures, "expire_snapshots", expire_snapshots)
     for done_by_spark in ("remove_orphans", "compact_files"):
-        monkeypatch.setattr(upkeep, done_by_spark, lambda *_, **__: 0)
+        monkeypatch.setattr(procedures, done_by_spark, lambda *_, **__: 0)
     lived = Lived(tmp_path)
     none = timedelta(0)
     rules = lived.stream.maintenance.model_copy(update={"snapshot_age": none, "orphan_age": none, "min_snapshots": 1})
@@ -51,7 +52,7 @@ def expire_snapshots(lake: Lakehouse, stream: Stream, table: str, snapshot_ids: 
 def live_on(lived: Lived, commits: int, first: int = 0) -> None:
     """Take in a file and build what it touched, so many times, and look after the tables now and then."""
     for number in range(first, first + commits):
-        lived.described.take_in([lived.cells[number % len(lived.cells)]], ARRIVED, [f"{number:04}.json"])
+        lived.described.ingest([lived.cells[number % len(lived.cells)]], ARRIVED, [f"{number:04}.json"])
         for table in DERIVED:
             lived.described.build(table, ARRIVED)
         if number % EACH == EACH - 1:
@@ -143,11 +144,11 @@ def test_what_waits_and_what_files_do_not_tell_outlives_a_checkpoint(lived: Live
     live_on(lived, EACH)
     waiting, disturbed, *_ = lived.cells
     lived.described.disturb([disturbed], ARRIVED)
-    lived.described.take_in([waiting], ARRIVED)
+    lived.described.ingest([waiting], ARRIVED)
     lived.described.rewrite(SESSION_FRAGMENTS, lived.cells[:1], ARRIVED)
     stale = lived.stale()
     for number in range(5):
-        lived.described.take_in((), ARRIVED, [f"more {number}"])
+        lived.described.ingest((), ARRIVED, [f"more {number}"])
     maintain(lived)
     lived.file.unlink()
     assert lived.stale() == stale
@@ -192,7 +193,7 @@ def test_parts_are_few_and_each_row_is_written_again_a_few_times_only(
 
     monkeypatch.setattr(Catalog, "write_part", write_part)
     for number in range(32):
-        lived.described.take_in((), ARRIVED, [f"{number:04}.json"])
+        lived.described.ingest((), ARRIVED, [f"{number:04}.json"])
         checkpoint = checkpoints.Checkpoints(lived.platform.lake, lived.platform.ledger)
         checkpoint.commit_positions(lived.stream)
     receipt = lived.platform.ledger.sync(lived.stream.name)[tables.RAW_EVENTS].receipt

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.lakehouse import upkeep
+from dedup_platform.maintenance import procedures
 from dedup_platform.platform import Platform
 from dedup_platform.testing import (
     HeldClock,
@@ -29,7 +29,7 @@ def platform(tmp_path: Path, spark: SparkSession) -> Platform:
     stream = make_stream(tmp_path)
     platform = temporary_platform(tmp_path / "home", stream, spark, HeldClock(datetime.now(UTC)))
     with commits_ahead(by=timedelta(minutes=10)):
-        for number in range(upkeep.SMALL_FILES):
+        for number in range(procedures.SMALL_FILES):
             event = record("a", str(number), NOON + timedelta(minutes=number))
             write_batch(stream, lay_out([event], f"{number}.json"), modified=NOON)
             platform.ingest("events")

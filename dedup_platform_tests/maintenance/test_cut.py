@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
-from dedup_platform.catalog import SUMMARY
-from dedup_platform.maintenance import cut
+from dedup_platform.lake.catalog import SUMMARY
+from dedup_platform.maintenance.upkeep import cut_history
 from dedup_platform.stream import Maintenance
 from dedup_platform.testing import utc
 
@@ -30,7 +30,7 @@ def history(*days_ago: float, without_receipt: tuple[int, ...] = ()) -> list[Sna
 
 def kept(snapshots: list[Snapshot], needed: set[int] | None = None, rules: Maintenance = RULES) -> int:
     """How many of the newest stay; all others expire."""
-    found = cut(snapshots, rules, NOW, needed=needed or set())
+    found = cut_history(snapshots, rules, NOW, needed=needed or set())
     assert [*found.kept, *found.expired] == snapshots
     return len(found.kept)
 
@@ -66,16 +66,16 @@ def test_the_oldest_that_stays_has_a_receipt() -> None:
 
 
 def test_a_table_without_receipts_needs_none() -> None:
-    assert len(cut(history(90, 100, without_receipt=(0, 1)), RULES, NOW, receipts=False).kept) == 1
+    assert len(cut_history(history(90, 100, without_receipt=(0, 1)), RULES, NOW, receipts=False).kept) == 1
 
 
 def test_a_tag_keeps_its_snapshot_and_no_other() -> None:
     snapshots = history(90, 100, 110, 120)
-    found = cut(snapshots, RULES, NOW, tagged={2})
+    found = cut_history(snapshots, RULES, NOW, tagged={2})
     assert (found.kept, found.expired) == (snapshots[:1], [snapshots[1], snapshots[3]])
 
 
 def test_a_tag_that_makes_history_longer_does_not_leave_it_without_a_receipt() -> None:
     """What stays without a gap is all that a ledger sees, so its oldest snapshot is the one that counts."""
-    assert len(cut(history(90, 100, 110, 120), RULES, NOW, tagged={0, 1}).kept) == 2
-    assert len(cut(history(90, 100, 110, 120, without_receipt=(1,)), RULES, NOW, tagged={0, 1}).kept) == 3
+    assert len(cut_history(history(90, 100, 110, 120), RULES, NOW, tagged={0, 1}).kept) == 2
+    assert len(cut_history(history(90, 100, 110, 120, without_receipt=(1,)), RULES, NOW, tagged={0, 1}).kept) == 3

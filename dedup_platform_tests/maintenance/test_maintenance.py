@@ -13,12 +13,13 @@ import pytest
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from dedup_platform import maintenance, tables
-from dedup_platform.catalog import ancestry, head, paired_duplicates, rewrites_only
-from dedup_platform.lakehouse import Staged, upkeep
-from dedup_platform.lateness import Cell
+from dedup_platform import tables
+from dedup_platform.lake import Staged
+from dedup_platform.lake.catalog import ancestry, head, paired_duplicates, rewrites_only
 from dedup_platform.ledger import CellSize
-from dedup_platform.maintenance import Upkeep
+from dedup_platform.maintenance import procedures
+from dedup_platform.maintenance.upkeep import Upkeep
+from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import load_stream
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, RAW_EVENTS, SESSION_FRAGMENTS, SESSIONS
@@ -28,7 +29,7 @@ from dedup_platform_tests.homes import Home, all_rows, stage_all_again, stage_ce
 START = utc("2024-01-01T00:00")
 DAY = timedelta(days=1)
 DAYS = 10
-BATCHES = upkeep.SMALL_FILES
+BATCHES = procedures.SMALL_FILES
 IN_A_MONTH = timedelta(days=30)
 LIVED, MAINTAINED = "lived", "maintained"
 
@@ -148,7 +149,7 @@ def test_maintenance_right_after_maintenance_does_nothing(maintained: Home) -> N
 
 
 def test_many_manifests_become_few_and_are_no_news(lived: Home, monkeypatch: pytest.MonkeyPatch, lake: Lake) -> None:
-    monkeypatch.setattr(maintenance, "MANIFESTS", 1)
+    monkeypatch.setattr(procedures, "MANIFESTS", 1)
     platform = lived.platform()
     [fragments] = platform.maintain(lived.stream.name, [SESSION_FRAGMENTS])
     assert fragments.before.manifests > fragments.after.manifests == 1
@@ -263,7 +264,7 @@ def test_a_compaction_whose_files_are_replaced_meanwhile_tries_again(lived: Home
 def test_a_run_that_maintenance_overtakes_starts_again_and_ends_right(
     table: str, lived: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "MANIFESTS", 0)
+    monkeypatch.setattr(procedures, "MANIFESTS", 0)
     name = lived.stream.name
     writer, other = lived.platform(), lived.platform()
     deliver(lived, "overtaken.json", event("a", 2, 703, arrived=50), event("a", 2, 20, arrived=50))

@@ -10,8 +10,9 @@ import pytest
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
-from dedup_platform import maintenance, tables
-from dedup_platform.catalog import ancestry, files_by_cell, head
+from dedup_platform import tables
+from dedup_platform.lake.catalog import ancestry, files_by_cell, head
+from dedup_platform.maintenance import upkeep as done_by_spark
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Maintenance
 from dedup_platform.testing import HeldClock, lay_out, light_platform, make_stream, record, utc, write_batch
@@ -40,7 +41,7 @@ class Stream:
         """A process that remembers nothing but what is in the control database."""
         return light_platform(self.home, self.stream, self.clock)
 
-    def take_in(self, number: int) -> Path:
+    def ingest(self, number: int) -> Path:
         events = [record("a", f"x{number}", day(number), day(number) + timedelta(hours=each)) for each in range(2)]
         [path] = write_batch(self.stream, lay_out(events, f"{number}.json"))
         self.platform.ingest(EVENTS)
@@ -77,31 +78,31 @@ class Stream:
 
 @pytest.fixture
 def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stream:
-    monkeypatch.setattr(maintenance, "upkeep", upkeep)
+    monkeypatch.setattr(done_by_spark, "procedures", upkeep)
     return Stream(tmp_path)
 
 
 def test_what_was_built_from_records_that_were_taken_back(stream: Stream) -> None:
-    stream.take_in(1)
-    wrong = stream.take_in(5)
+    stream.ingest(1)
+    wrong = stream.ingest(5)
     stream.platform.repair(EVENTS)
     stream.take_back(tables.RAW_EVENTS)
     wrong.unlink()
-    stream.take_in(9)
+    stream.ingest(9)
     stream.expire()
     stream.lose_control_database()
     stream.assert_repaired()
 
 
 def test_what_a_cell_lacks_that_somebody_else_emptied(stream: Stream) -> None:
-    stream.take_in(1)
-    stream.take_in(5)
+    stream.ingest(1)
+    stream.ingest(5)
     stream.platform.repair(EVENTS)
     lake, table = stream.platform.lake, tables.SESSION_FRAGMENTS
     loaded = lake.catalog.load_table(EVENTS, table)
     files = files_by_cell(loaded, head(loaded).snapshot_id)
     lake.replace_files(stream.stream, table, "main", files[min(files)], [], {}, Operation.OVERWRITE)
-    stream.take_in(9)
+    stream.ingest(9)
     for each in (tables.DEDUPLICATED_EVENTS, table):
         stream.repair_part(each, 9)
     stream.expire()
@@ -111,7 +112,7 @@ def test_what_a_cell_lacks_that_somebody_else_emptied(stream: Stream) -> None:
 
 def test_duplicates_that_were_taken_back_and_are_repaired_in_part(stream: Stream) -> None:
     for number in (1, 5):
-        stream.take_in(number)
+        stream.ingest(number)
         stream.platform.repair(EVENTS)
     stream.take_back(tables.DUPLICATE_EVENTS)
     stream.repair_part(tables.DEDUPLICATED_EVENTS, 1)

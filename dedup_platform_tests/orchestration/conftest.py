@@ -9,12 +9,12 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from dedup_platform.lateness import TablePlan
 from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.orchestration.embedded import LISTENER, listening_logger, open_instance
+from dedup_platform.orchestration.progress import Listener
 from dedup_platform.orchestration.rehearsal import evaluate, execute
+from dedup_platform.planning.planner import TablePlan
 from dedup_platform.platform import Platform
-from dedup_platform.progress import Listener
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, utc, write_batch

@@ -47,9 +47,9 @@ def label(process: psutil.Process, host: str | None = None, drift: float = 0.0) 
 
 
 def is_buried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    buried = runs.bury_dead_runs(instance) == [run.run_id]
-    assert runs.busy_pools(instance, ["a.table", "b.table"]) == ([] if buried else ["a.table"])
-    return buried
+    failed = runs.fail_dead_runs(instance) == [run.run_id]
+    assert runs.busy_pools(instance, ["a.table", "b.table"]) == ([] if failed else ["a.table"])
+    return failed
 
 
 def test_a_run_whose_process_was_killed_is_failed_and_gives_its_slot_back(instance: dg.DagsterInstance) -> None:
@@ -79,7 +79,7 @@ def test_runs_of_other_machines_are_left_alone(instance: dg.DagsterInstance) -> 
 def test_slots_of_runs_that_ended_are_freed(instance: dg.DagsterInstance) -> None:
     run = started(instance, label(psutil.Process()))
     instance.report_run_failed(run)
-    assert runs.bury_dead_runs(instance) == []
+    assert runs.fail_dead_runs(instance) == []
     assert runs.busy_pools(instance, ["a.table"]) == []
 
 

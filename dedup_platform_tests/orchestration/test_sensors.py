@@ -11,8 +11,8 @@ import dagster as dg
 import pytest
 
 from dedup_platform import tables
-from dedup_platform.lateness import PlannedRun, TablePlan
 from dedup_platform.orchestration import runs, sensors
+from dedup_platform.planning.planner import PlannedRun, TablePlan
 from dedup_platform_tests.orchestration.conftest import Deployment, click, numbers
 
 REQUESTED = pytest.mark.parametrize("deploy", ["{settle: 60s, max_runs_per_tick: 2}"], indirect=True)

@@ -11,11 +11,11 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.catalog import bucket_count
 from dedup_platform.errors import ConflictError
-from dedup_platform.lakehouse import Staged
+from dedup_platform.ingest.append import Appending, append
+from dedup_platform.lake import Staged
+from dedup_platform.lake.catalog import bucket_count
 from dedup_platform.platform import Platform
-from dedup_platform.rawwork import Appending, append
 from dedup_platform.settings import CATALOG
 from dedup_platform.sources.files import grouped, list_files, read_group
 from dedup_platform.stream import Stream

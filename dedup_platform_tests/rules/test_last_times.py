@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession, functions as F
 
 from dedup_platform import tables
-from dedup_platform.lakehouse.conditions import in_partitions
+from dedup_platform.lake.conditions import in_partitions
 from dedup_platform.testing import (
     HeldClock,
     Record,

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.commits import Commit
+from dedup_platform.lake.commits import Commit
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, temporary_platform, utc, write_batch

@@ -13,7 +13,7 @@ from pathlib import Path
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings, load_settings
-from dedup_platform.spark import spark_session
+from dedup_platform.spark.session import spark_session
 from dedup_platform.stream import Stream, load_stream
 
 

@@ -16,11 +16,11 @@ import pytest
 import zstandard
 from hypothesis import given, settings, strategies as st
 
-from dedup_platform.sources.avro_files import avro_records
+from dedup_platform.sources.avro.files import avro_records
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.files import list_files, records_of
-from dedup_platform.sources.json_records import canonical, json_content
 from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD, Record
+from dedup_platform.sources.text.json_records import canonical, json_content
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream, decode_kept, message_stream
 from dedup_platform_tests.sources.test_messages import contents, read

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dedup_platform.sources.compression import DamageError
-from dedup_platform.sources.csv_records import csv_content, csv_records
-from dedup_platform.sources.lines import Lines
 from dedup_platform.sources.records import AMBIGUOUS, DAMAGED_FILE, MALFORMED_RECORD, MAX_RECORD_BYTES, Record
+from dedup_platform.sources.text.csv_records import csv_content, csv_records
+from dedup_platform.sources.text.lines import Lines
 
 BAD = MALFORMED_RECORD
 MIB = 2**20
@@ -96,7 +96,7 @@ CASES: dict[str, tuple[bytes, list[tuple[bytes, object]]]] = {
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 2**30])
 @pytest.mark.parametrize("case", CASES)
 def test_records(case: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dedup_platform.sources.lines._BLOCK", 1)
+    monkeypatch.setattr("dedup_platform.sources.text.lines._BLOCK", 1)
     content, expected = CASES[case]
     assert rows(content, size) == expected
 
@@ -218,7 +218,7 @@ def test_what_csv_writes_comes_back(table: list[list[str]], quote_all: bool, siz
         csv.writer(text, quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL).writerow(row)
         texts.append(text.getvalue().encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dedup_platform.sources.lines._BLOCK", 1)
+        patch.setattr("dedup_platform.sources.text.lines._BLOCK", 1)
         records = read(b"".join(texts), size)
     assert [list(content.values()) for _, content, _ in records if not isinstance(content, str)] == table
     assert [payload + b"\r\n" for payload, _, _ in records] == texts[1:]
@@ -234,7 +234,7 @@ def test_any_bytes_give_records_that_hold_them_all_in_order(pieces: list[bytes],
     content = b"id,at\n" + b"".join(pieces)
     whole = read(content)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dedup_platform.sources.lines._BLOCK", 1)
+        patch.setattr("dedup_platform.sources.text.lines._BLOCK", 1)
         assert read(content, size) == whole
     rest = content.removeprefix(b"id,at\n")
     for payload, values, context in whole:

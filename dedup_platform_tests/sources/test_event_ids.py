@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dedup_platform.sources.event_ids import event_id_reader
-from dedup_platform.sources.json_records import Number
 from dedup_platform.sources.records import AMBIGUOUS, MALFORMED_RECORD, MISSING_EVENT_ID, RejectedError
+from dedup_platform.sources.text.json_records import Number
 from dedup_platform.stream import FieldHash, FieldId, FieldList
 
 A, AB = FieldId(field="a"), FieldList(fields=("a", "b"))

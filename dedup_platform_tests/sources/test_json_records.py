@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dedup_platform.sources.compression import DamageError
-from dedup_platform.sources.json_records import Number, canonical, json_content, json_records
-from dedup_platform.sources.lines import Lines
 from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD, MAX_RECORD_BYTES, Record
+from dedup_platform.sources.text.json_records import Number, canonical, json_content, json_records
+from dedup_platform.sources.text.lines import Lines
 
 BAD = MALFORMED_RECORD
 

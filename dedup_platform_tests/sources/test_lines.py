@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from dedup_platform.sources.compression import DamageError
-from dedup_platform.sources.lines import Lines
 from dedup_platform.sources.records import MAX_RECORD_BYTES
+from dedup_platform.sources.text.lines import Lines
 
 MIB = 2**20
 

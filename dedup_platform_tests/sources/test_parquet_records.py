@@ -14,9 +14,9 @@ import pytest
 import zstandard
 from hypothesis import given, settings, strategies as st
 
-from dedup_platform.sources.json_records import Number, canonical
 from dedup_platform.sources.parquet_records import parquet_batches, parquet_records
 from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD, MAX_RECORD_BYTES, Record
+from dedup_platform.sources.text.json_records import Number, canonical
 
 T = datetime(2024, 3, 1, 12, 30, 45, 123456)  # noqa: DTZ001 - a column without a time zone
 

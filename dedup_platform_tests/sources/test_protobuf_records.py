@@ -13,10 +13,10 @@ from google.protobuf.json_format import MessageToDict
 from hypothesis import given, settings, strategies as st
 
 from dedup_platform.sources.files import list_files, records_of
-from dedup_platform.sources.json_records import Number, canonical, json_content
 from dedup_platform.sources.messages import MessageReader
-from dedup_platform.sources.protobuf_records import delimited_messages
+from dedup_platform.sources.protobuf.records import delimited_messages
 from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD
+from dedup_platform.sources.text.json_records import Number, canonical, json_content
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream, message_stream
 from dedup_platform_tests.sources.schemas import BATCH, SINGLE, message_class, write_protos

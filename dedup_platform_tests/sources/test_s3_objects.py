@@ -19,7 +19,7 @@ from dedup_platform.sources.listing import SourceFile, list_files
 from dedup_platform.sources.s3 import S3Access, changed_objects, list_keys, opened_object
 from dedup_platform.stream import S3Path
 from dedup_platform.testing.servers import Faults, FaultyProxy, S3Server
-from dedup_platform_tests.buckets.landing import Landing
+from dedup_platform_tests.ingest.s3.landing import Landing
 from dedup_platform_tests.sources.click_streams import click_stream
 
 CONTENT = Random(1).randbytes(3 * 2**20)

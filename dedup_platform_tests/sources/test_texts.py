@@ -7,8 +7,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, strategies as st
 
-from dedup_platform.sources.json_records import Number
-from dedup_platform.sources.texts import (
+from dedup_platform.sources.text.canonical_text import (
     base64_text,
     date_text,
     decimal_text,
@@ -17,6 +16,7 @@ from dedup_platform.sources.texts import (
     time_text,
     timestamp_text,
 )
+from dedup_platform.sources.text.json_records import Number
 from dedup_platform.sources.times import microseconds, time_reader
 
 

@@ -2,6 +2,6 @@
 
 from dedup_platform.sources.kafka.positions import Place, Positions, Standing
 from dedup_platform.sources.kafka.reading import Range, read_ranges
-from dedup_platform.sources.kafka.topic import Extent, Topic, TopicState
+from dedup_platform.sources.kafka.topic import OffsetExtent, Topic, TopicState
 
-__all__ = ["Extent", "Place", "Positions", "Range", "Standing", "Topic", "TopicState", "read_ranges"]
+__all__ = ["OffsetExtent", "Place", "Positions", "Range", "Standing", "Topic", "TopicState", "read_ranges"]

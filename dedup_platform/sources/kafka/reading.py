@@ -20,7 +20,7 @@ from confluent_kafka import (
 )
 
 from dedup_platform.errors import SourceError
-from dedup_platform.sources.batches import Chunk, Delivered, RawBatches, Repeated
+from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk, Repeated
 from dedup_platform.sources.decoding import CREATE_TIME, EventDecoder
 from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, described, failures_named, properties
 from dedup_platform.sources.kafka.positions import Place
@@ -131,7 +131,7 @@ def _lost(error: KafkaError, range_: Range) -> str:
 
 def _delivered(
     stream: Stream, options: Mapping[str, str], range_: Range, decoder: EventDecoder
-) -> Iterator[Delivered | Chunk]:
+) -> Iterator[Delivered | RecordChunk]:
     source = stream.kafka
     reader = MessageReader(stream)
     name = range_.start.source(source.topic)
@@ -144,7 +144,7 @@ def _delivered(
         if value is not None and (batch := reader.batch(value)):
             payloads, contents, context = batch
             count = len(payloads)
-            yield Chunk(
+            yield RecordChunk(
                 payloads,
                 contents,
                 contexts=Repeated(_joined(context, facts), count),

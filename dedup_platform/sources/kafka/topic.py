@@ -16,13 +16,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # names that 
 from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, failures_named, properties
 from dedup_platform.stream import KafkaSource
 
-__all__ = ["Extent", "Topic", "TopicState"]
+__all__ = ["OffsetExtent", "Topic", "TopicState"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Extent:
+class OffsetExtent:
     """The offsets of one partition: the first that is kept, the end of what is committed, and the end of the log."""
 
     first: int
@@ -36,7 +36,7 @@ class TopicState:
 
     topic_id: str
     stamps_append_time: bool
-    extents: Mapping[int, Extent]
+    extents: Mapping[int, OffsetExtent]
 
 
 class Topic:
@@ -59,7 +59,7 @@ class Topic:
             end = self._offsets(admin, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
             # Asked for last: it never goes back, so it is at most what the log's end is by now.
             stable = self._offsets(admin, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        extents = {each: Extent(first[each], stable[each], max(end[each], stable[each])) for each in partitions}
+        extents = {each: OffsetExtent(first[each], stable[each], max(end[each], stable[each])) for each in partitions}
         stamp = settings["message.timestamp.type"].value
         return TopicState(str(described.topic_id), stamp == "LogAppendTime", extents)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from dedup_platform.settings import Settings
-from dedup_platform.spark import spark_session
+from dedup_platform.spark.session import spark_session
 from dedup_platform.testing.lives import Op, live, program, shrunk
 from dedup_platform.testing.lives.program import LENGTH
 

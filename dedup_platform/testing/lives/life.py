@@ -14,11 +14,11 @@ from unittest.mock import patch
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.catalog import head
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
-from dedup_platform.lateness import Cell
+from dedup_platform.lake.catalog import head
+from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
-from dedup_platform.sessionwork import Sessionization
+from dedup_platform.recompute.session_tasks import Sessionization
 from dedup_platform.stream import Maintenance
 from dedup_platform.testing.clock import HeldClock
 from dedup_platform.testing.comparison import SessionIds, table_differences
@@ -41,14 +41,14 @@ STEPS = ("write_receipt", "publish", "replace_files", "sync")
 _SMALL = {
     "tenacity.nap.time": SimpleNamespace(sleep=lambda _: None),
     # So that few rows are cut into many pieces.
-    "dedup_platform.cellwork.CHUNK_BYTES": 1,
-    "dedup_platform.recompute.Sessionization": partial(Sessionization, slice_bytes=1),
+    "dedup_platform.recompute.tasks.CHUNK_BYTES": 1,
+    "dedup_platform.recompute.build.Sessionization": partial(Sessionization, slice_bytes=1),
 }
 
 
-_WITHOUT_SPARK = {"dedup_platform.maintenance.upkeep": upkeep}
+_WITHOUT_SPARK = {"dedup_platform.maintenance.upkeep.procedures": upkeep}
 # Ten seconds a table, and none of a life's is old enough to go.
-_WITH_SPARK = {"dedup_platform.lakehouse.upkeep.remove_orphans": upkeep.remove_orphans}
+_WITH_SPARK = {"dedup_platform.maintenance.procedures.remove_orphans": upkeep.remove_orphans}
 
 
 class Killed(BaseException):

@@ -107,12 +107,12 @@ SHORTCUTS = {
     "pyiceberg.avro.file.construct_reader": lambda *_: _header_reader(),
     "pyiceberg.avro.file.resolve_reader": _reader,
     # Asked a thousand times in a life; SQLAlchemy takes ten times as long as SQLite.
-    "dedup_platform.catalog._metadata_location": _location,
+    "dedup_platform.lake.catalog._metadata_location": _location,
     "pyiceberg.io.pyarrow.pyarrow_to_schema": _parquet_schema,
     "pyiceberg.serializers.FromInputFile.table_metadata": staticmethod(_metadata),
     # Nobody changes metadata; PyIceberg copies all of it several times a commit.
     "pyiceberg.table.metadata.TableMetadataCommonFields.__deepcopy__": lambda metadata, _=None: metadata,
     "pyiceberg.utils.concurrent.ExecutorFactory.get_or_create": staticmethod(lambda: _IN_THIS_THREAD),
-    "dedup_platform.durable.ThreadPoolExecutor": InThisThread,
+    "dedup_platform.lake.durable.ThreadPoolExecutor": InThisThread,
 }
 """What is replaced -> by what."""

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 
 from dedup_platform import tables
-from dedup_platform.catalog import bucket_count, files_by_cell, head, rejected_files
-from dedup_platform.lateness import Cell
+from dedup_platform.lake.catalog import bucket_count, files_by_cell, head, rejected_files
+from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 from dedup_platform.tables import COORDINATES, RAW_EVENTS

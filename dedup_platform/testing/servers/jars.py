@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 
 from dedup_platform.errors import MissingPartError, ServerStartError
-from dedup_platform.spark import IVY
+from dedup_platform.spark.session import IVY
 
 __all__ = ["download", "install_for_spark", "java"]
 

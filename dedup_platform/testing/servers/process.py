@@ -14,7 +14,7 @@ from typing import Self
 import psutil  # type: ignore[import-untyped]
 
 from dedup_platform.errors import ServerStartError
-from dedup_platform.spark import LOOPBACK
+from dedup_platform.spark.session import LOOPBACK
 
 __all__ = ["LOOPBACK", "ServerProcess", "free_port"]
 

@@ -20,7 +20,7 @@ from typing import Self
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
-from dedup_platform.spark import LOOPBACK
+from dedup_platform.spark.session import LOOPBACK
 
 __all__ = ["Faults", "FaultyProxy", "LaggingListing"]
 

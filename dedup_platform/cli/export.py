@@ -1,0 +1,108 @@
+"""Writes a table's current rows to one file, one data file after the other, so that memory stays small. No Spark."""
+
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.table import DataScan
+
+from dedup_platform import tables
+from dedup_platform.errors import DedupPlatformError
+from dedup_platform.platform import Platform
+from dedup_platform.replay.rejected import COLUMNS, REJECTED_EVENTS
+
+STDOUT = Path("-")
+EXPORTED = (*tables.ALL, REJECTED_EVENTS)
+"""What can be written: the tables, and the rejected records as if they were one."""
+
+
+class _Writer(Protocol):
+    def write_table(self, table: pa.Table) -> None: ...
+    def close(self) -> None: ...
+
+
+def export(platform: Platform, stream: str, table: str, to: Path, told: Callable[[int], None] = lambda _: None) -> int:
+    """Write the rows to `to`, a .csv or .parquet file or `-` for csv on standard output; returns how many there are.
+
+    A file appears under its name only when it is whole. In csv, structs become columns like `first_arrived.source`
+    and binary columns base64. `told` is called with the rows written so far. KeyError for another ending.
+    """
+    rows = 0
+    scan = _scan(platform, stream, table)
+    schema = schema_to_pyarrow(scan.projection(), include_field_ids=False)
+    with _destination(to) as (writer_of, file):
+        writer = writer_of(file, schema)
+        for batch in _batches(scan, schema):
+            writer.write_table(batch)
+            rows += len(batch)
+            told(rows)
+        writer.close()
+    return rows
+
+
+def _scan(platform: Platform, stream: str, table: str) -> DataScan:
+    definition = platform.stream(stream)
+    name = tables.RAW_EVENTS if table == REJECTED_EVENTS else table
+    loaded = platform.lake.catalog.load(stream, name)
+    if loaded is None:
+        raise DedupPlatformError(f"{stream}.{table} does not exist: nothing was taken in yet")
+    scan = loaded.scan(snapshot_id=platform.lake.current(definition, name))
+    return scan.filter("event_time is null").select(*COLUMNS) if table == REJECTED_EVENTS else scan
+
+
+def _batches(scan: DataScan, schema: pa.Schema) -> Iterator[pa.Table]:
+    # One task at a time: PyIceberg's own batch reader opens all files at once.
+    for task in sorted(scan.plan_files(), key=lambda task: (str(task.file.partition), task.file.file_path)):
+        reader = ArrowScan(scan.table_metadata, scan.io, scan.projection(), AlwaysTrue())
+        for batch in reader.to_record_batches([task]):
+            yield pa.Table.from_batches([batch]).cast(schema)
+
+
+@contextmanager
+def _destination(to: Path) -> Iterator[tuple[Callable[[BinaryIO, pa.Schema], _Writer], BinaryIO]]:
+    if to == STDOUT:
+        yield _Csv, sys.stdout.buffer
+        return
+    part = to.with_name(f".{to.name}.part")
+    try:
+        with part.open("wb") as file:
+            yield WRITERS[to.suffix], file
+        part.replace(to)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class _Csv:
+    """Arrow's csv writer, for tables with structs and bytes."""
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        self._file = file
+        self._writer = pa.csv.CSVWriter(file, _flat(schema.empty_table()).schema)
+
+    def write_table(self, table: pa.Table) -> None:
+        self._writer.write_table(_flat(table))
+
+    def close(self) -> None:
+        self._writer.close()
+        self._file.flush()
+
+
+def _flat(table: pa.Table) -> pa.Table:
+    flat = table.flatten()
+    for i, field in enumerate(flat.schema):
+        if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+            values = [None if value is None else b64encode(value).decode() for value in flat.column(i).to_pylist()]
+            flat = flat.set_column(i, field.name, pa.array(values, pa.string()))
+    return flat
+
+
+WRITERS: dict[str, Callable[[BinaryIO, pa.Schema], _Writer]] = {".csv": _Csv, ".parquet": pa.parquet.ParquetWriter}
+"""Ending of the file -> its format."""

@@ -1,0 +1,349 @@
+"""What the command line shows: tables for people, plain values for programs. Nothing is computed here but totals."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any, Literal
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dedup_platform.demo import Score
+from dedup_platform.ingest import PartitionOffsets
+from dedup_platform.maintenance.upkeep import Upkeep
+from dedup_platform.planning.circuit_breaker import Circuit, sentence
+from dedup_platform.planning.planner import StaleCell, TablePlan
+from dedup_platform.platform import Status
+from dedup_platform.replay.rejected import Outcome, ReasonCount, RejectedRecord
+from dedup_platform.stream import KafkaSource, Stream, format_duration
+
+SHOWN = 10
+"""How many files that are left alone are listed."""
+ID_LENGTH = 12
+RECORDS_SHOWN = 20
+"""How many rejected records are listed."""
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output; times and durations (in seconds) are plain values."""
+    json.dump(value, sys.stdout, default=_plain, indent=2)
+    sys.stdout.write("\n")
+
+
+def print_streams(console: Console, streams: Iterable[Stream]) -> None:
+    """One line for each stream."""
+    table = _table("stream", "partitions", "window", "timeout", "source~")
+    for stream in streams:
+        source = f"{stream.source.format}: {_source(stream)}"
+        partitions = f"{stream.partitions.granularity}s from {stream.partitions.key(_first(stream))}"
+        window, timeout = format_duration(stream.deduplicate.window), format_duration(stream.sessions.timeout)
+        table.add_row(stream.name, partitions, window, timeout, source)
+    console.print(table)
+
+
+def _source(stream: Stream) -> str:
+    source = stream.source
+    return f"{source.topic} at {source.brokers}" if isinstance(source, KafkaSource) else source.place
+
+
+def print_plans(console: Console, plans: Sequence[tuple[Stream, TablePlan]]) -> None:
+    """What is stale and why, grouped by table and reason, and the runs that the policy asks for."""
+    table = _table("stream", "table", "reason", "", "cells#", "partitions", "rows waiting#", "for#")
+    for stream, plan in plans:
+        for (reason, ready), cells in groupby(sorted(plan.stale, key=_why), key=_why):
+            table.add_row(plan.stream, plan.table, reason, "ready" if ready else "waits", *_extent(stream, list(cells)))
+    if not table.row_count:
+        console.print("Nothing is stale.")
+        return
+    console.print(table)
+    for stream, plan in plans:
+        for run in plan.runs:
+            ends = span(stream, run.partitions)
+            console.print(
+                f"A run would repair {plan.stream}.{plan.table} in {ends} ({run.reason}) and what follows it."
+            )
+
+
+def print_status(console: Console, statuses: Iterable[Status]) -> None:
+    """Each stream's tables and its source."""
+    for status in statuses:
+        waiting = status.waiting
+        waits = f"{waiting.amount} wait, {len(waiting.changed):,} changed" if waiting else "the source cannot be asked"
+        console.print(
+            f"[bold]{status.stream}[/bold]: {status.files_read:,} files read with {status.records_read:,} records, "
+            f"{status.rejected:,} of them rejected; {waits}"
+        )
+        if status.trouble:
+            console.print(f"  {status.trouble}", markup=False)
+        if status.health.state != "normal":
+            console.print(f"  {sentence(status.health)}", markup=False)
+        table = _table("table", "rows#", "cells#", "stale#", "files#", "size#")
+        for each in status.tables:
+            numbers = [f"{number:,}" for number in (each.rows, each.cells, each.stale_cells, each.files)]
+            table.add_row(each.table, *numbers, size(each.bytes))
+        if status.tables:
+            console.print(table)
+        reasons = waiting.reasons if waiting else ()
+        for path, reason in reasons[:SHOWN]:
+            console.print(f"  {path}: {reason}", markup=False)
+        if len(reasons) > SHOWN:
+            console.print(f"  and {len(reasons) - SHOWN:,} more files that are left alone")
+
+
+def print_upkeep(console: Console, done: Mapping[str, Sequence[Upkeep]]) -> None:
+    """What maintenance did to each stream's tables: numbers before and after it."""
+    for name, upkeeps in done.items():
+        table = _table(
+            "table", "files#", "manifests#", "snapshots#", "orphans removed#", "metadata#", "all#", "seconds#"
+        )
+        table.title = name
+        for each in upkeeps:
+            before, after = each.before, each.after
+            table.add_row(
+                each.table,
+                f"{before.files:,} → {after.files:,}",
+                f"{before.manifests:,} → {after.manifests:,}",
+                f"{before.snapshots:,} → {after.snapshots:,}",
+                f"{each.orphans_removed:,}",
+                f"{size(before.metadata_bytes)} → {size(after.metadata_bytes)}",
+                f"{size(before.bytes)} → {size(after.bytes)}",
+                f"{each.seconds:.1f}",
+            )
+        console.print(table if table.row_count else f"{name}: nothing was taken in yet")
+        for each in upkeeps:
+            if each.waits:
+                console.print(each.waits)
+
+
+def print_rejected(console: Console, reasons: Sequence[ReasonCount], records: Sequence[RejectedRecord]) -> None:
+    """Rejected records counted by reason, and some of them one by one."""
+    if not reasons:
+        console.print("No record is rejected, or none that is meant.")
+        return
+    table = _table("reason", "records#", "first arrived", "last arrived", "sources~")
+    for each in reasons:
+        sources = ", ".join(each.sources[:3]) + (f" and {len(each.sources) - 3:,} more" if each.sources[3:] else "")
+        times = moment(each.oldest), moment(each.newest)
+        table.add_row(Text(each.reason), f"{each.records:,}", *times, Text(sources))
+    console.print(table)
+    if records:
+        console.print(_records(records))
+
+
+def print_record(console: Console, record: RejectedRecord) -> None:
+    """One record, whole; what is no text is hexadecimal."""
+    for name, value in record_value(record).items():
+        console.print(f"{name}: {'none' if value is None else value}", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_outcome(console: Console, stream: Stream, outcome: Outcome) -> None:
+    """What a replay, a drop or a redecode did."""
+    if outcome.snapshot_id is None:
+        console.print("Nothing changed, and nothing was committed.")
+        return
+    counted = ((outcome.accepted, "became events"), (outcome.rejected, "were rejected"), (outcome.altered, "changed"))
+    told = ", ".join(f"{count:,} {what}" for count, what in counted if count)
+    console.print(f"{stream.name}: of its records, {told}.", highlight=False)
+    if outcome.cells:
+        partitions = {cell.partition for cell in outcome.cells}
+        console.print(
+            f"Cells with other rows: {len(outcome.cells):,}, in {span(stream, partitions)}; "
+            f"the next run repairs what depends on them."
+        )
+
+
+def print_scores(console: Console, title: str, scores: Iterable[Score]) -> None:
+    """Found against expected, line by line."""
+    table = _table("", "found#", "truth#", "")
+    table.title = title
+    for score in scores:
+        sign = "[green]=[/green]" if score.right else "[red]differs[/red]"
+        table.add_row(score.name, _value(score.found), _value(score.expected), sign)
+    console.print(table)
+
+
+def print_offsets(console: Console, offsets: Iterable[PartitionOffsets]) -> None:
+    """How far each partition of a topic has been read, and what its consumer group says."""
+    table = _table("partition#", "next#", "end#", "waiting#", "group#", "began anew#")
+    for each in offsets:
+        group = "-" if each.group is None else f"{each.group:,}"
+        numbers = [f"{number:,}" for number in (each.partition, each.next, each.end, each.waiting)]
+        table.add_row(*numbers, group, f"{each.generation:,}")
+    console.print(table)
+
+
+def plan_value(stream: Stream, plan: TablePlan) -> dict[str, Any]:
+    """A plan for programs, with partitions as keys."""
+    key = stream.partitions.key
+    stale = []
+    for each in plan.stale:
+        value = each._asdict()
+        cell = value.pop("cell")
+        stale.append(value | {"partition": key(cell.partition), "bucket": cell.bucket})
+    runs = [asdict(run) | {"partitions": [key(partition) for partition in run.partitions]} for run in plan.runs]
+    return {"stream": plan.stream, "table": plan.table, "stale": stale, "runs": runs}
+
+
+def status_value(status: Status) -> dict[str, Any]:
+    """A stream's status for programs."""
+    return {
+        "stream": status.stream,
+        "files_read": status.files_read,
+        "records_read": status.records_read,
+        "rejected": status.rejected,
+        "waiting": list(status.waiting.items) if status.waiting else None,
+        "left_alone": [{"path": path, "reason": reason} for path, reason in status.waiting.reasons]
+        if status.waiting
+        else None,
+        "trouble": status.trouble,
+        "health": _health(status.health),
+        # As text: a snapshot id has more digits than the numbers of most readers of JSON.
+        "tables": {table.table: asdict(table) | {"snapshot_id": str(table.snapshot_id)} for table in status.tables},
+    }
+
+
+def rejected_value(reasons: Sequence[ReasonCount], records: Sequence[RejectedRecord]) -> dict[str, Any]:
+    """Rejected records for programs; of each payload the beginning."""
+    return {
+        "reasons": [asdict(each) for each in reasons],
+        "records": [_listed(each) for each in records],
+    }
+
+
+def record_value(record: RejectedRecord) -> dict[str, Any]:
+    """A rejected record for programs: `payload` is text, or hexadecimal as `payload_encoding` says."""
+    payload, encoding = text_of(record.payload)
+    return asdict(record) | {"payload": payload, "payload_encoding": encoding}
+
+
+def text_of(payload: bytes | None) -> tuple[str | None, str | None]:
+    """A payload as text and how that stands for its bytes: `utf-8`, `hex`, or None for none."""
+    if payload is None:
+        return None, None
+    try:
+        return payload.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return payload.hex(), "hex"
+
+
+def outcome_value(stream: Stream, outcome: Outcome) -> dict[str, Any]:
+    """What a replay, a drop or a redecode did, for programs; `snapshot_id` is null if nothing changed."""
+    partitions = sorted({stream.partitions.key(cell.partition) for cell in outcome.cells})
+    snapshot_id = None if outcome.snapshot_id is None else str(outcome.snapshot_id)
+    counts = {"accepted": outcome.accepted, "rejected": outcome.rejected, "altered": outcome.altered}
+    return {"snapshot_id": snapshot_id, **counts, "cells": len(outcome.cells), "partitions": partitions}
+
+
+def moment(time: datetime) -> str:
+    """A time to the second, in UTC: `2026-01-31 23:59:59`."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _health(health: Circuit) -> dict[str, Any]:
+    times = {"since": health.since, "next_try": health.next_try}
+    return {
+        "state": health.state,
+        "reason": health.reason,
+        "attempts": health.attempts,
+        **{name: time.isoformat() if time else None for name, time in times.items()},
+    }
+
+
+def span(stream: Stream, partitions: Iterable[int]) -> str:
+    """`2026-01-03` or `2026-01-03 … 2026-01-05`."""
+    ordinals = sorted(partitions)
+    first, last = stream.partitions.key(ordinals[0]), stream.partitions.key(ordinals[-1])
+    return first if first == last else f"{first} … {last}"
+
+
+def short(text: str) -> str:
+    """Enough of an id to find it again."""
+    return text if len(text) <= ID_LENGTH else f"{text[:ID_LENGTH]}…"
+
+
+def print_changes(console: Console, title: str, rows: Iterable[tuple[str, str, str]]) -> None:
+    """What something was before and is now, by its name."""
+    table = _table("", "before", "after")
+    table.title = title
+    for name, before, after in rows:
+        table.add_row(short(name), before, after)
+    console.print(table)
+
+
+def size(number: int) -> str:
+    """Bytes for people: `1.2 MB`."""
+    value, unit = float(number), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def _table(*columns: str) -> Table:
+    """A table with these columns: numbers (`#` behind the name) stand to the right, long texts (`~`) are folded."""
+    table = Table(box=box.SIMPLE_HEAD, title_justify="left")
+    for column in columns:
+        right, long = column.endswith("#"), column.endswith("~")
+        justify: Literal["left", "right"] = "right" if right else "left"
+        table.add_column(column.rstrip("#~"), justify=justify, overflow="fold", no_wrap=not long)
+    return table
+
+
+def _records(records: Iterable[RejectedRecord]) -> Table:
+    table = _table("source~", "partition#", "offset#", "index#", "arrived", "reason", "payload begins~")
+    for each in records:
+        places = [str(place) for place in (each.source_partition, each.source_offset, each.source_index)]
+        table.add_row(
+            Text(each.source),
+            *places,
+            moment(each.arrival_time),
+            Text(each.rejection_reason),
+            Text(_beginning(each) or ""),
+        )
+    return table
+
+
+def _listed(record: RejectedRecord) -> dict[str, Any]:
+    value = asdict(record) | {"payload_begins": _beginning(record)}
+    del value["payload"], value["payload_context"]
+    return value
+
+
+def _beginning(record: RejectedRecord) -> str | None:
+    # The beginning of a text may end amid a character.
+    return None if record.payload is None else record.payload.decode("utf-8", "backslashreplace")
+
+
+def _extent(stream: Stream, cells: Sequence[StaleCell]) -> tuple[str, str, str, str]:
+    longest = max(cell.waiting for cell in cells)
+    waiting = format_duration(timedelta(seconds=round(longest.total_seconds())))
+    rows = sum(cell.rows for cell in cells)
+    return f"{len(cells):,}", span(stream, (cell.cell.partition for cell in cells)), f"{rows:,}", waiting
+
+
+def _why(cell: StaleCell) -> tuple[str, bool]:
+    return cell.reason, cell.ready
+
+
+def _first(stream: Stream) -> int:
+    return stream.partitions.ordinal(stream.partitions.start)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_value, value))
+    return f"{value:,}" if isinstance(value, int) else short(str(value))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Mapping):
+        return dict(value)
+    return str(value)

@@ -1,0 +1,187 @@
+"""Work on new records, done by tasks of Spark that read a source and write data files of `raw_events` themselves.
+
+One task alone reads and writes. Of several, each takes its records apart by cell. What is enough for a file it writes
+itself; the rest it packs. Spark brings the packs of a cell together, and whoever has them writes one file: so a cell
+gets few files, however many tasks read. Nothing is committed: what comes back are files that no snapshot names yet.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import starmap
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyspark.sql import SparkSession
+
+from dedup_platform.lake.durable import sync_written
+from dedup_platform.lake.table_files import HeldRows, TableFiles, by_cell
+from dedup_platform.planning.cells import Cell
+from dedup_platform.sources.clock_skew import Observed, skew_bucket, skew_seconds
+from dedup_platform.spark.workers import InProcess, on_workers, prepare_worker
+from dedup_platform.stream import Stream
+
+DIVIDED_BYTES = 32 * 2**20
+"""Records are taken apart by cell when there are so many."""
+OWN_FILE_BYTES = 2**20
+"""What is enough of a cell for a file, times the number of tasks. To pack, send and unpack a megabyte costs as much as
+another file; and the more tasks there are, the fewer have enough of a cell, which bounds its files."""
+HELD_BYTES = 256 * 2**20
+"""At most so much is held before files are written: a cell may get several."""
+
+Reader = Callable[[int], Iterable[pl.DataFrame]]
+"""Of a task's number: its records, in frames with the columns of `raw_events`. Can be pickled."""
+
+
+@dataclass(frozen=True)
+class Span(Observed):
+    """The records of one source partition in one file."""
+
+    records: int
+    places: int
+    """How many coordinates they have: as many, or a record was read twice."""
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True)
+class Appended:
+    """One new file and what it holds."""
+
+    file: DataFile
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Appending:
+    """What a worker needs to know to bring records to their cells."""
+
+    stream: Stream
+    files: TableFiles
+    buckets: int
+    read: Reader
+    tasks: int
+    own_file_bytes: int = OWN_FILE_BYTES
+
+    def read_and_write(self, task: bytes) -> bytes:
+        """All of one task, whose number this is."""
+        done = list(self._files_with(self._divided(int(task))))
+        sync_written()
+        return pickle.dumps(done)
+
+    def packed(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The records of some tasks as packs, each of one cell, and the files that were written instead."""
+        prepare_worker()
+        for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
+            held = HeldRows()
+            for cell, rows in self._divided(number):
+                held.hold(cell, rows)
+                if held.size >= HELD_BYTES:
+                    yield from self._written_or_packed(held)
+            yield from self._written_or_packed(held)
+        sync_written()
+
+    def _written_or_packed(self, held: HeldRows) -> Iterator[pa.RecordBatch]:
+        for cell, size in held.sizes().items():
+            if size >= self.tasks * self.own_file_bytes:
+                yield _sent(None, None, None, pickle.dumps(self._file_of(cell, held.take(cell))))
+            else:
+                place = (cell.partition, cell.bucket) if cell else (None, None)
+                yield _sent(*place, _packed(held.take(cell)), None)
+
+    def written(self, packs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The files of the cells whose packs these are, and those that were written before."""
+        prepare_worker()
+        before: list[Appended] = []
+        done = list(self._files_with(_unpacked(packs, before)))
+        sync_written()
+        yield pa.record_batch([pa.array([pickle.dumps([*before, *done])], pa.binary())], ["done"])
+
+    def _files_with(self, parts: Iterable[tuple[Cell | None, pl.DataFrame]]) -> Iterator[Appended]:
+        """A file for each cell, or several if they hold too much together."""
+        held = HeldRows()
+        for part in parts:
+            held.hold(*part)
+            if held.size >= HELD_BYTES:
+                yield from starmap(self._file_of, held.take_all())
+        yield from starmap(self._file_of, held.take_all())
+
+    def _file_of(self, cell: Cell | None, rows: pl.DataFrame) -> Appended:
+        return Appended(self.files.write(cell, rows.to_arrow()), tuple(_spans(rows)))
+
+    def _divided(self, number: int) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
+        """The records of one task by cell, some at a time; rejected ones have none."""
+        some: list[pl.DataFrame] = []
+        size = 0
+        for rows in self.read(number):
+            size += int(rows.estimated_size())
+            some.append(rows)
+            if size >= DIVIDED_BYTES:
+                yield from by_cell(pl.concat(some), self.stream.partitions.length, self.buckets)
+                some, size = [], 0
+        if some:
+            yield from by_cell(pl.concat(some), self.stream.partitions.length, self.buckets)
+
+
+_SENT = pa.schema([("partition", pa.int32()), ("bucket", pa.int32()), ("rows", pa.binary()), ("done", pa.binary())])
+
+
+def _sent(*values: Any) -> pa.RecordBatch:
+    typed = zip(values, _SENT.types, strict=True)
+    return pa.record_batch([pa.array([value], of_type) for value, of_type in typed], schema=_SENT)
+
+
+def _packed(rows: pl.DataFrame) -> bytes:
+    pack = BytesIO()
+    rows.write_ipc(pack)
+    return pack.getvalue()
+
+
+def _unpacked(packs: Iterable[pa.RecordBatch], before: list[Appended]) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
+    """The rows of packs; the files that come instead of some go to `before`."""
+    for batch in packs:
+        for partition, bucket, pack, file in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if file is not None:
+                before.append(pickle.loads(file))
+            else:
+                yield None if partition is None else Cell(partition, bucket), pl.read_ipc(pack)
+
+
+def append(spark: SparkSession, appending: Appending) -> list[Appended]:
+    """The new files with the records of all tasks."""
+    tasks = appending.tasks
+    if tasks == 1 or isinstance(spark, InProcess):
+        done = on_workers(spark, [b"%d" % number for number in range(tasks)], appending.read_and_write)
+    else:
+        numbers = spark.range(0, tasks, 1, numPartitions=tasks)
+        packs = numbers.mapInArrow(appending.packed, "partition int, bucket int, rows binary, done binary")
+        # Several cells share a task; without a number Spark would put all that is small into one.
+        together = packs.repartition(tasks, "partition", "bucket")
+        done = [row.done for row in together.mapInArrow(appending.written, "done binary").collect()]
+    appended = [each for part in done for each in pickle.loads(part)]
+    for each in appended:
+        appending.files.partitioned(each.file)
+    return appended
+
+
+def _spans(rows: pl.DataFrame) -> Iterator[Span]:
+    offset, place = pl.col("source_offset"), pl.struct("source_offset", "source_index")
+    reason, bucket = pl.col("rejection_reason").drop_nulls(), skew_bucket().drop_nulls()
+    spans = rows.group_by("source", "source_partition").agg(
+        pl.len().alias("records"),
+        place.n_unique().alias("places"),
+        offset.min().alias("first_offset"),
+        offset.max().alias("last_offset"),
+        reason.value_counts().alias("rejected"),
+        bucket.alias("bucket").value_counts().alias("skews"),
+        skew_seconds().max().alias("longest"),
+    )
+    return (Span(**{**row, **_counts(row)}) for row in spans.iter_rows(named=True))
+
+
+def _counts(row: Mapping[str, Any]) -> dict[str, dict[Any, int]]:
+    """The columns that hold values with their counts, as mappings."""
+    return {name: dict(each.values() for each in row[name]) for name in ("rejected", "skews")}

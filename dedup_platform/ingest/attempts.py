@@ -1,0 +1,130 @@
+"""Tries of ingests: each notes how it went, and what it may know of earlier ones decides about the next."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import datetime
+from random import random
+
+from tenacity import Retrying, retry_if_exception
+
+from dedup_platform.errors import (
+    ConservationError,
+    DedupPlatformError,
+    HeldBatchError,
+    IncompatibleChangeError,
+    LostRecordsError,
+    SettingsError,
+    StreamFileError,
+    UnreachableError,
+)
+from dedup_platform.ingest.ingest import Ingest
+from dedup_platform.ingest.pending import Waiting
+from dedup_platform.lake.commits import Commit
+from dedup_platform.ledger import Health
+from dedup_platform.planning import circuit_breaker
+from dedup_platform.planning.circuit_breaker import NORMAL, BreakerPolicy, Circuit, Failure, Kind
+from dedup_platform.stream import Stream
+
+LASTING = (ConservationError, IncompatibleChangeError, LostRecordsError, SettingsError, StreamFileError)
+"""Failures that trying again does not mend: somebody must change something first. All others may pass by themselves."""
+
+
+class Tries:
+    """What becomes of the tries of each stream's ingest."""
+
+    def __init__(self, ingest: Ingest, health: Health, clock: Callable[[], datetime]) -> None:
+        self._ingest = ingest
+        self._health = health
+        self._clock = clock
+
+    def health(self, stream: Stream) -> Circuit:
+        """How the ingest fares."""
+        return circuit_breaker.believed(self._health.of(stream.name), _policy(stream), self._clock())
+
+    def ingest(self, stream: Stream, batches: Callable[[], Iterable[Commit]], patient: bool) -> list[Commit]:
+        """The commits of all batches. `patient` tries again, after pauses, for as long as the ingest is retrying."""
+        commits: list[Commit] = []
+        tries = Retrying(
+            retry=retry_if_exception(lambda error: patient and self._may_pass(stream, error)),
+            wait=lambda _: self._pause(stream),
+            reraise=True,
+        )
+        tries(self._ingest_once, stream, batches, commits)
+        return commits
+
+    def look(self, stream: Stream, ask: Callable[[], Waiting]) -> Waiting | None:
+        """What the source answers; None while nothing should be tried, and if the platform fails to ask it.
+
+        A source where nothing waits has nothing left to fail: the ingest is normal.
+        """
+        known = self.health(stream)
+        if known != NORMAL and not circuit_breaker.is_due(known, self._evidence(stream), self._clock()):
+            return None
+        try:
+            waiting = ask()
+        except UnreachableError:
+            raise
+        except DedupPlatformError as error:
+            self.note(stream, _kind(error), _reason(error))
+            return None
+        if not waiting.items:
+            self._note_success(stream)
+        return waiting
+
+    def note(self, stream: Stream, kind: Kind, reason: str, batch: str | None = None) -> None:
+        """Count a try that failed."""
+        failure = Failure(kind, reason, self._evidence(stream), batch)
+        policy, now, jitter = _policy(stream), self._clock(), random()
+        self._health.change(stream.name, lambda before: circuit_breaker.failed(before, failure, policy, now, jitter))
+
+    def _ingest_once(self, stream: Stream, batches: Callable[[], Iterable[Commit]], commits: list[Commit]) -> None:
+        try:
+            for commit in batches():
+                commits.append(commit)
+                self._note_success(stream)
+        except UnreachableError:
+            # The health lies in what does not answer, too.
+            raise
+        except Exception as error:
+            self.note(stream, _kind(error), _reason(error), error.batch if isinstance(error, HeldBatchError) else None)
+            raise
+        except BaseException as interruption:
+            # Whoever stops it must see what they raised, whether or not it can be noted.
+            with suppress(UnreachableError):
+                self.note(stream, "transient", f"it was interrupted ({type(interruption).__name__})")
+            raise
+        self._note_success(stream)
+
+    def _may_pass(self, stream: Stream, error: BaseException) -> bool:
+        return isinstance(error, Exception) and self.health(stream).state == "retrying"
+
+    def _note_success(self, stream: Stream) -> None:
+        self._health.change(stream.name, lambda _: NORMAL)
+
+    def _evidence(self, stream: Stream) -> str:
+        """Another text as soon as the stream file changed, or more was read or accepted."""
+        said = stream.model_dump_json() + self._ingest.standing(stream)
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    def _pause(self, stream: Stream) -> float:
+        """Seconds until the next try of an ingest that is retrying."""
+        now = self._clock()
+        return max(0.0, ((self.health(stream).next_try or now) - now).total_seconds())
+
+
+def _policy(stream: Stream) -> BreakerPolicy:
+    return BreakerPolicy(**stream.retries.model_dump())
+
+
+def _kind(error: Exception) -> Kind:
+    if isinstance(error, HeldBatchError):
+        return "held"
+    return "lasting" if isinstance(error, LASTING) else "transient"
+
+
+def _reason(error: Exception) -> str:
+    """All that the platform says, the first line of what anybody else says: Spark's errors go on for pages."""
+    if isinstance(error, DedupPlatformError):
+        return str(error)
+    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"

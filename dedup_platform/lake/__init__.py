@@ -1,0 +1,6 @@
+"""The only package that writes Iceberg."""
+
+from dedup_platform.lake.lakehouse import STAGING, Lakehouse
+from dedup_platform.lake.staged import Staged
+
+__all__ = ["STAGING", "Lakehouse", "Staged"]

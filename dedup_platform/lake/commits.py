@@ -1,0 +1,35 @@
+"""What one step did to one table, in the form that people, metadata and tests read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dedup_platform.planning.cells import Cell
+from dedup_platform.sources.clock_skew import Clocks
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One published commit, or none (`snapshot_id` is None) if there was nothing to do."""
+
+    table: str
+    snapshot_id: int | None
+    reason: str
+    cells_checked: frozenset[Cell] = frozenset()
+    cells_rewritten: frozenset[Cell] = frozenset()
+    rows_written: int = 0
+    bytes_read: int = 0
+    """The sizes of the data files that the work on cells read columns of; what Spark itself reads is not in it."""
+    bytes_written: int = 0
+    seconds: float = 0.0
+    built_from: Mapping[str, int] = field(default_factory=dict)
+    """Table -> the snapshot of it that was read."""
+    partitions: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """Ordinal -> numbers of this partition, named as the UI plots them."""
+
+    clocks: Clocks | None = None
+    """What the records of an ingest tell about their producers' clocks."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether any row may differ from before."""
+        return bool(self.cells_rewritten) or self.rows_written > 0

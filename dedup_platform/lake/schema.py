@@ -1,0 +1,80 @@
+"""What a stream file and the existing tables must agree on, and which columns the tables still lack."""
+
+from collections.abc import Iterable, Iterator
+
+from pyiceberg.table import Table
+from pyiceberg.transforms import DayTransform
+
+from dedup_platform import tables
+from dedup_platform.errors import IncompatibleChangeError
+from dedup_platform.lake.catalog import bucket_count, cell_of, head
+from dedup_platform.stream import Stream
+
+
+def missing_columns(stream: Stream, name: str, table: Table) -> list[tables.Column]:
+    """The columns to add; IncompatibleChangeError if one would have to go or to change its type."""
+    wanted = tables.columns(stream, name)
+    fields = {field.name: field for field in table.schema().fields}
+    if gone := fields.keys() - {column.name for column in wanted}:
+        raise IncompatibleChangeError(
+            f"{stream.origin}: {stream.name}.{name} has the columns {sorted(gone)}, which the stream file no longer "
+            "names. Columns cannot be taken away: name them again, or give the stream another name."
+        )
+    for column, field in zip(wanted, tables.iceberg_schema(wanted).fields, strict=True):
+        existing = fields.get(column.name)
+        if existing and isinstance(column.type, str) and existing.field_type != field.field_type:
+            raise IncompatibleChangeError(
+                f"{stream.origin}: {stream.name}.{name}.{column.name} is {existing.field_type} in the table and "
+                f"{field.field_type} in the stream file. A type cannot change: use another name for the new one."
+            )
+    return [column for column in wanted if column.name not in fields]
+
+
+def check_partitioning(stream: Stream, table: Table) -> None:
+    """Raise IncompatibleChangeError if the stream file asks for other partitions than the table has."""
+    by_time = table.spec().fields[0]
+    granularity = "day" if isinstance(by_time.transform, DayTransform) else "hour"
+    if granularity != stream.partitions.granularity:
+        raise IncompatibleChangeError(
+            f"{stream.origin}: partitions.granularity is {stream.partitions.granularity}, but the tables of "
+            f"{stream.name} are partitioned by {granularity}. It cannot change: give the stream another name."
+        )
+    if stream.buckets and stream.buckets != bucket_count(table):
+        raise IncompatibleChangeError(
+            f"{stream.origin}: buckets is {stream.buckets}, but the tables of {stream.name} have "
+            f"{bucket_count(table)}. `dedup-platform buckets {stream.name}` changes them; leave `buckets` out to keep "
+            "what they have."
+        )
+
+
+def check_buckets(stream: Stream, found: Iterable[Table]) -> None:
+    """Raise IncompatibleChangeError if a change of the number of buckets was begun and not finished."""
+    numbers = sorted({bucket_count(table) for table in found})
+    if len(numbers) > 1:
+        raise IncompatibleChangeError(
+            f"{stream.name}: some of its tables have {numbers[0]} buckets and others {numbers[1]}. A change of the "
+            f"number was not finished: `dedup-platform buckets {stream.name} N`, the new one of the two, finishes it."
+        )
+
+
+def check_numbering(stream: Stream, raw: Table) -> None:
+    """Raise IncompatibleChangeError if events lie in other buckets than the table says: somebody took it back.
+
+    Whoever takes main back to before a change of the number of buckets leaves the table's new number as it is.
+    """
+    if len(raw.metadata.partition_specs) > 1 and any(_in_other_buckets(raw)):
+        number = bucket_count(raw)
+        raise IncompatibleChangeError(
+            f"{stream.name}: `raw_events` has {number} buckets, but some of its events lie in those of another number: "
+            "it was taken back to before the number was changed. "
+            f"`dedup-platform buckets {stream.name} {number * 2}` writes all of it anew; then it can be changed back."
+        )
+
+
+def _in_other_buckets(table: Table) -> Iterator[bool]:
+    now = table.spec().spec_id
+    for manifest in head(table).manifests(table.io):
+        # Files of rejected records lie in no bucket, and stay as they are when the number changes.
+        if manifest.partition_spec_id != now and manifest.partitions and manifest.partitions[0].lower_bound:
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+            yield any(cell_of(entry.data_file) for entry in entries)

@@ -1,0 +1,174 @@
+"""A table's data files as Spark's workers read and write them. Everything here can be pickled; nothing is committed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+from uuid import uuid4
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow, write_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table, WriteTask
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import StringType
+
+from dedup_platform.planning.cells import NO_ENTITY, Cell
+
+_BATCH_BYTES = 8 * 2**20
+_BATCH_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """What reading and writing a table's files takes: its schema, specs and properties, but none of its history."""
+
+    metadata: TableMetadata
+    properties: Mapping[str, str]
+    """Of the file system, and none of the catalog: they go to every worker."""
+
+    @classmethod
+    def of(cls, table: Table, properties: Mapping[str, str]) -> "TableFiles":
+        """Those of a table as it is now."""
+        history: dict[str, Any] = {
+            "snapshots": [],
+            "snapshot_log": [],
+            "metadata_log": [],
+            "refs": {},
+            "current_snapshot_id": None,
+        }
+        return cls(table.metadata.model_copy(update=history), dict(properties))
+
+    @cached_property
+    def _io(self) -> FileIO:
+        return load_file_io(dict(self.properties), self.metadata.location)
+
+    @cached_property
+    def _selections(self) -> dict[tuple[str, ...], Schema]:
+        return {}
+
+    def _select(self, columns: Sequence[str]) -> Schema:
+        """The schema of some columns, of which tasks ask cell after cell: making one takes milliseconds."""
+        names = tuple(columns)
+        if names not in self._selections:
+            self._selections[names] = self.metadata.schema().select(*names)
+        return self._selections[names]
+
+    def read(self, files: Sequence[DataFile], columns: Sequence[str]) -> pa.Table:
+        """The rows of some files; a column that a file is too old to have is null."""
+        schema = self._select(columns)
+        scan = ArrowScan(self.metadata, self._io, schema, AlwaysTrue())
+        return scan.to_table([FileScanTask(file) for file in files]).select(columns)
+
+    def batches(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows of one file in its order, about 8 MB at a time; a column that it is too old to have is null."""
+        schema = schema_to_pyarrow(self._select(columns), include_field_ids=False)
+        with self._io.new_input(file.file_path).open() as opened:
+            # Not pre-buffered: only the pages that are being read are in memory.
+            parquet = pq.ParquetFile(opened, pre_buffer=False, buffer_size=2**20)
+            # Columns of our tables are never renamed, so names find them.
+            there = [name for name in columns if name in parquet.schema_arrow.names]
+            for batch in parquet.iter_batches(_rows_a_batch(parquet.metadata), columns=there):
+                yield pa.table(
+                    [
+                        batch.column(name).cast(schema.field(name).type)
+                        if name in there
+                        else pa.nulls(batch.num_rows, schema.field(name).type)
+                        for name in columns
+                    ],
+                    names=list(columns),
+                )
+
+    def bytes_of(self, files: Sequence[DataFile], columns: Sequence[str]) -> int:
+        """What reading some columns takes at most: the files without those other columns whose size is known."""
+        read = self._select(columns).field_ids
+        known = ((file.column_sizes or {}).items() for file in files)
+        unread = sum(size for sizes in known for field, size in sizes if field not in read)
+        return sum(file.file_size_in_bytes for file in files) - unread
+
+    def write(self, cell: Cell | None, rows: pa.Table) -> DataFile:
+        """Write the rows of one cell, at least one, as one new file; rejected records have no cell."""
+        schema, spec = self.metadata.schema(), self.metadata.spec()
+        place = (cell.partition, None if cell.bucket == NO_ENTITY else cell.bucket) if cell else (None, None)
+        values = [PartitionFieldValue(field, value) for field, value in zip(spec.fields, place, strict=True)]
+        ordered = rows.select([field.name for field in schema.fields])
+        batches = ordered.cast(schema_to_pyarrow(schema, include_field_ids=False)).combine_chunks().to_batches()
+        task = WriteTask(uuid4(), 0, schema, batches, partition_key=PartitionKey(values, spec, schema))
+        [file] = write_file(self._io, self.metadata, iter([task]))
+        return self.partitioned(file)
+
+    def partitioned(self, file: DataFile) -> DataFile:
+        """The same file, which knows by which partitioning it was written: pickling makes it forget."""
+        file.spec_id = self.metadata.default_spec_id
+        return file
+
+
+def frame_of(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
+    """The same rows for Polars."""
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def by_cell(rows: pl.DataFrame, length: timedelta, buckets: int) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
+    """Rows of `raw_events` by the cell they lie in, in their order; rejected ones lie in none."""
+    partition = (pl.col("event_time").dt.epoch("us") // (length // timedelta(microseconds=1))).cast(pl.Int32)
+    placed = rows.with_columns(_partition=partition, _bucket=buckets_of(rows["entity_id"], buckets))
+    parts = placed.partition_by("_partition", "_bucket", as_dict=True, include_key=False, maintain_order=True)
+    for (ordinal, bucket), part in parts.items():
+        yield (None if ordinal is None else Cell(ordinal, bucket)), part
+
+
+@dataclass
+class HeldRows:
+    """Rows of several cells, held in memory on their way into files."""
+
+    size: int = 0
+    """About how many bytes they have."""
+    _rows: dict[Cell | None, list[pl.DataFrame]] = field(default_factory=dict)
+
+    def hold(self, cell: Cell | None, rows: pl.DataFrame) -> None:
+        """Hold some more."""
+        self._rows.setdefault(cell, []).append(rows)
+        self.size += _bytes(rows)
+
+    def sizes(self) -> dict[Cell | None, int]:
+        """About how many bytes of each cell are held."""
+        return {cell: sum(map(_bytes, parts)) for cell, parts in self._rows.items()}
+
+    def take(self, cell: Cell | None) -> pl.DataFrame:
+        """The rows of one cell, which are held no longer."""
+        parts = self._rows.pop(cell)
+        self.size -= sum(map(_bytes, parts))
+        return pl.concat(parts)
+
+    def take_all(self) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
+        """The rows of every cell, one cell after the other."""
+        return ((cell, self.take(cell)) for cell in list(self._rows))
+
+
+def buckets_of(entities: pl.Series, buckets: int) -> pl.Series:
+    """The bucket of each entity, as Iceberg's transform has it."""
+    bucket = BucketTransform(buckets).pyarrow_transform(StringType())
+    found = pl.from_arrow(bucket(entities.to_arrow(compat_level=pl.CompatLevel.oldest())))
+    assert isinstance(found, pl.Series)
+    return found.fill_null(NO_ENTITY)
+
+
+def _bytes(rows: pl.DataFrame) -> int:
+    return int(rows.estimated_size())
+
+
+def _rows_a_batch(metadata: pq.FileMetaData) -> int:
+    """As many rows as fit, by the mean size of the rows of the group whose rows are largest."""
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    largest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(largest, 1)))

@@ -1,0 +1,1 @@
+"""Upkeep that changes no row: compaction, expiry, orphans, another number of buckets."""

@@ -1,0 +1,320 @@
+"""Keeps tables small: compaction, expiry of history, removal of orphans. It changes no row and makes no cell stale.
+
+What may expire is decided here and not by age alone. The lake must go on telling all that the ledger knows (rule 10),
+so what is left of a table's history begins with a snapshot whose receipt leads to all receipts before it, and what only
+older snapshots proved is said again before they go (`_settle`).
+"""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from dedup_platform import tables
+from dedup_platform.errors import ClockBehindError
+from dedup_platform.lake import STAGING, Lakehouse
+from dedup_platform.lake.catalog import (
+    POSITIONS,
+    Catalog,
+    ancestry,
+    committed_at,
+    head,
+    live,
+    paired_duplicates,
+    pairs,
+    positions_receipt,
+    summary,
+    total_files,
+)
+from dedup_platform.ledger import Head, Ledger
+from dedup_platform.ledger.schema import CONSUMER
+from dedup_platform.maintenance import procedures
+from dedup_platform.maintenance.checkpoints import Checkpoints
+from dedup_platform.planning.cells import Cell, closes
+from dedup_platform.planning.facts import linked_cells
+from dedup_platform.recompute.receipts import build_properties, receipt_of_same_rows
+from dedup_platform.retries import again
+from dedup_platform.rules.fingerprints import fingerprint
+from dedup_platform.stream import Maintenance as Rules, Stream
+
+MANIFESTS = 100
+"""More manifests than this are written anew, unless they are full. Writers merge theirs from about so many on, too."""
+MANIFEST_BYTES = 8 * 1024**2
+"""What Iceberg fills a manifest up to if the table does not say otherwise."""
+
+
+@dataclass(frozen=True)
+class TableExtent:
+    """What a table is made of. Bytes are those of its folder: live files, older snapshots' files and orphans."""
+
+    files: int
+    """Data files of the newest snapshot."""
+    manifests: int
+    """Manifests of the newest snapshot."""
+    snapshots: int
+    bytes: int
+    metadata_bytes: int
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What maintenance did to one table."""
+
+    table: str
+    files_compacted: int
+    snapshots_expired: int
+    orphans_removed: int
+    before: TableExtent
+    after: TableExtent
+    seconds: float
+    waits: str | None = None
+    """Why the rest was left for later: the clock is behind the newest commit."""
+
+
+class Maintenance:
+    """The upkeep of the tables of any stream. Downstream tables go first: they say what they were built from."""
+
+    def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
+        self.lake = lake
+        self.ledger = ledger
+        self._checkpoints = Checkpoints(lake, ledger)
+
+    def maintain(self, stream: Stream, table: str, now: datetime) -> Upkeep:
+        """Look after one table. Whoever wins a race against another writer, nothing is lost; the loser tries again."""
+        started = time.monotonic()
+        before = extent(self.lake.catalog, stream, table)
+        expired, compacted, waits = 0, 0, None
+        try:
+            # History first: it is as it was when the table downstream of this one was settled.
+            expired = again(self._expire)(stream, table, now)
+            compacted = self._compact(stream, table, now)
+            self._rewrite_manifests(stream, table)
+        except ClockBehindError as error:
+            waits = str(error)
+        if table in tables.INPUT_OF:
+            again(self._settle)(stream, table, now)
+        elif table == tables.RAW_EVENTS and self._checkpoints.is_due(stream, table):
+            again(self._checkpoints.commit_positions)(stream)
+        orphans = procedures.remove_orphans(self.lake, stream, table, stream.maintenance.orphan_age)
+        if table == tables.RAW_EVENTS:
+            # Last of all tables, and for all of them.
+            orphans += self._checkpoints.remove_superfluous(stream, stream.maintenance.orphan_age)
+        after = extent(self.lake.catalog, stream, table)
+        return Upkeep(table, compacted, expired, orphans, before, after, time.monotonic() - started, waits)
+
+    def _compact(self, stream: Stream, table: str, now: datetime) -> int:
+        """Put together the small files of closed partitions, some partitions at a time; returns how many there were."""
+        self.ledger.sync(stream.name)
+        sizes = self.ledger.sizes(stream.name, table)
+        many = {cell.partition for cell, size in sizes.items() if size.files >= procedures.SMALL_FILES}
+        length, grace = stream.partitions.length, stream.late.grace
+        closed = [each for each in sorted(many) if closes(each, length, grace) <= now]
+        most = stream.late.max_partitions_per_run
+        in_cells = sum(size.files for size in sizes.values())
+        rejected = total_files(self.lake.catalog.load_table(stream.name, table)) - in_cells >= procedures.SMALL_FILES
+        chunks = [closed[first : first + most] for first in range(0, len(closed), most)] or ([[]] if rejected else [])
+        return sum(
+            again(procedures.compact_files)(self.lake, stream, table, chunk, rejected=rejected and number == 0)
+            for number, chunk in enumerate(chunks)
+        )
+
+    def _rewrite_manifests(self, stream: Stream, table: str) -> None:
+        loaded = self.lake.catalog.load_table(stream.name, table)
+        manifests = head(loaded).manifests(loaded.io)
+        full = int(loaded.properties.get("commit.manifest.target-size-bytes", MANIFEST_BYTES))
+        if len(manifests) > MANIFESTS + sum(each.manifest_length for each in manifests) // full:
+            again(procedures.rewrite_manifests)(self.lake, stream, table)
+
+    def _expire(self, stream: Stream, table: str, now: datetime) -> int:
+        """Expire what nobody needs any more; returns how many snapshots."""
+        heads = self.ledger.sync(stream.name)
+        loaded = self.lake.catalog.load_table(stream.name, table)
+        history = self._history(stream, table, heads, now)
+        expired = {snapshot.snapshot_id for snapshot in _loose(loaded, stream.maintenance, now)}
+        if table == tables.DUPLICATE_EVENTS:
+            # Taken back or not, events that are read are read with these.
+            expired -= self._paired(stream)
+        # What the consumer has not settled yet waits for the next time. So does what tells of something that was taken
+        # back or changed by somebody else, until it is repaired: a snapshot older than all history counts as expired.
+        consumer = CONSUMER.get(table)
+        is_lost = any(self.ledger.is_lost(stream.name, each) for each in (table, consumer) if each)
+        if not is_lost and not (consumer and self._unproven(stream, consumer, history)):
+            expired |= {snapshot.snapshot_id for snapshot in history.expired}
+        if expired:
+            procedures.expire_snapshots(self.lake, stream, table, expired)
+            for name in _positions_of_none(loaded, expired):
+                self.lake.catalog.delete_receipt(stream.name, name)
+        return len(expired)
+
+    def _history(self, stream: Stream, table: str, heads: Mapping[str, Head], now: datetime) -> "SnapshotHistory":
+        """Main's history as far as the ledger has folded it, cut where nobody needs what is older."""
+        loaded = self.lake.catalog.load_table(stream.name, table)
+        snapshots = list(ancestry(loaded, heads[table].snapshot_id))
+        needed = {base for name in loaded.refs() if name.startswith(STAGING) for base in _base(loaded, name)}
+        if table == tables.RAW_EVENTS:
+            # Where a topic is read on is told by the newest that tells it.
+            telling = (snapshot.snapshot_id for snapshot in snapshots if summary(snapshot, POSITIONS) is not None)
+            needed |= set(islice(telling, 1))
+        if table == tables.DEDUPLICATED_EVENTS:
+            needed |= {events for events, _ in list(pairs(loaded))[:1]}
+        if table == tables.DUPLICATE_EVENTS:
+            # Whoever reads events of any snapshot that is left finds the duplicates that belong to them.
+            needed |= self._paired(stream)
+        # A consumer of a table's changes adds the snapshot up to which it has read them: what is newer is not yet read.
+        return cut_history(
+            snapshots,
+            stream.maintenance,
+            now,
+            needed=needed,
+            tagged=_tagged(loaded),
+            receipts=table != tables.DUPLICATE_EVENTS,
+        )
+
+    def _paired(self, stream: Stream) -> set[int]:
+        """The snapshots of duplicates that those of events name."""
+        events = self.lake.catalog.load_table(stream.name, tables.DEDUPLICATED_EVENTS)
+        return {duplicates for _, duplicates in pairs(events)}
+
+    def _settle(self, stream: Stream, table: str, now: datetime) -> None:
+        """Say of cells for which nothing new waits that they are built from the input as it is now.
+
+        Only of those whose proof goes when the input's history expires. Where there are many receipts, the same commit
+        is a checkpoint.
+        """
+        heads = self.ledger.sync(stream.name)
+        cells = self._unproven(stream, table, self._history(stream, tables.INPUT_OF[table], heads, now))
+        if cells:
+            # What is near something new has not seen it yet: its history stays until it has.
+            facts = self.ledger.facts(stream, table, fingerprint(stream, table))
+            linked = {each for cell in facts.changes for each in linked_cells(cell, facts, facts.reach)}
+            cells -= linked | facts.disturbed
+        is_due = self._checkpoints.is_due(stream, table)
+        if cells or is_due:
+            self._commit_built(stream, table, heads, cells, is_due)
+
+    def _unproven(self, stream: Stream, table: str, source: "SnapshotHistory") -> set[Cell]:
+        """The cells that a ledger which is rebuilt from this history of the input would wrongly take for stale.
+
+        The files that are left tell when a cell last changed, and some tell too late a time: a compacted file bears the
+        sequence number of its compaction, and of an emptied cell there is none.
+        """
+        if not source.expired:
+            return set()
+        name, oldest = tables.INPUT_OF[table], source.kept[-1]
+        newest: dict[Cell, int] = {}
+        for file in live(self.lake.catalog.load_table(stream.name, name), oldest):
+            if file.cell is not None:
+                newest[file.cell] = max(file.sequence, newest.get(file.cell, 0))
+        emptied = oldest.sequence_number or 0
+        facts = self.ledger.facts(stream, table, fingerprint(stream, table))
+        built = self.ledger.built(stream.name, table)
+        settled = built.keys() - facts.changes.keys() - facts.outdated
+        return {cell for cell in settled if newest.get(cell, emptied) > built[cell]}
+
+    def _commit_built(
+        self, stream: Stream, table: str, heads: Mapping[str, Head], cells: Collection[Cell], is_checkpoint: bool
+    ) -> None:
+        settings = fingerprint(stream, table)
+        receipt = receipt_of_same_rows(self.lake.catalog, stream.name, table, heads, settings, "maintenance", cells)
+        properties = build_properties(receipt)
+        if is_checkpoint:
+            receipt |= {"checkpoint": self._checkpoints.write_parts(stream, table), "previous": None}
+            properties["checkpoint"] = receipt["name"]
+        if table == tables.DEDUPLICATED_EVENTS and (pair := self._pair(stream)):
+            properties["duplicates-snapshot"] = str(pair)
+        staged = self.lake.stage_nothing(stream, table, heads[table].snapshot_id, properties)
+        self.lake.catalog.write_receipt(stream.name, receipt["name"], receipt)
+        self.lake.publish(staged)
+        self.ledger.sync(stream.name)
+
+    def _pair(self, stream: Stream) -> int | None:
+        return paired_duplicates(self.lake.catalog.load_table(stream.name, tables.DEDUPLICATED_EVENTS))
+
+
+@dataclass(frozen=True)
+class SnapshotHistory:
+    """A table's snapshots, newest first: those that stay without a gap, and those of the older ones that go."""
+
+    kept: Sequence[Snapshot]
+    expired: Sequence[Snapshot]
+
+
+def cut_history(
+    snapshots: Sequence[Snapshot],
+    rules: Rules,
+    now: datetime,
+    *,
+    needed: Collection[int] = (),
+    tagged: Collection[int] = (),
+    receipts: bool = True,
+) -> SnapshotHistory:
+    """Cut a history (newest first, no gap) behind the oldest snapshot that must stay.
+
+    That is the oldest one which is needed, which is one of the newest few, or which was still the newest one not so
+    long ago. With `receipts` the oldest one that stays tells what was read, so that all positions remain known. A tag
+    keeps its own snapshot, and none of those that are newer.
+    """
+    oldest = min(rules.min_snapshots, len(snapshots)) - 1
+    for place, snapshot in enumerate(snapshots):
+        # A reader may have pinned it until the next one was committed, however old it was by then.
+        young = place > 0 and now - committed_at(snapshots[place - 1]) <= rules.snapshot_age
+        if young or snapshot.snapshot_id in needed:
+            oldest = max(oldest, place)
+    ends = [place for place, snapshot in enumerate(snapshots) if not receipts or _tells_positions(snapshot)]
+    # Where a tag holds the next older one, history does not end here.
+    ends = [place for place in ends if place + 1 == len(snapshots) or snapshots[place + 1].snapshot_id not in tagged]
+    oldest = min((place for place in ends if place >= oldest), default=len(snapshots) - 1)
+    expired = [snapshot for snapshot in snapshots[oldest + 1 :] if snapshot.snapshot_id not in tagged]
+    return SnapshotHistory(snapshots[: oldest + 1], expired)
+
+
+def _tells_positions(snapshot: Snapshot) -> bool:
+    """Whether all that was read, or built, up to a snapshot is known from it."""
+    return summary(snapshot, "receipt") is not None or summary(snapshot, POSITIONS) is not None
+
+
+def _positions_of_none(table: Table, expired: Collection[int]) -> set[str]:
+    """The receipts of positions that only these snapshots name."""
+    gone, kept = (
+        {positions_receipt(each) for each in table.snapshots() if (each.snapshot_id in expired) is is_gone}
+        for is_gone in (True, False)
+    )
+    return {name for name in gone - kept if name}
+
+
+def _base(table: Table, branch: str) -> Iterator[int]:
+    """Where a staged branch is, and where it began if something was staged on it."""
+    if staged := table.snapshot_by_name(branch):
+        yield staged.snapshot_id
+        if staged.parent_snapshot_id is not None:
+            yield staged.parent_snapshot_id
+
+
+def _tagged(table: Table) -> set[int]:
+    """The snapshots of all tags and branches, whoever made them."""
+    return {at.snapshot_id for at in table.refs().values()}
+
+
+def _loose(table: Table, rules: Rules, now: datetime) -> Iterator[Snapshot]:
+    """Old snapshots in no branch: what was staged and never published, or taken back."""
+    held = {each.snapshot_id for at in table.refs().values() for each in ancestry(table, at.snapshot_id)}
+    for snapshot in table.snapshots():
+        if snapshot.snapshot_id not in held and now - committed_at(snapshot) > rules.snapshot_age:
+            yield snapshot
+
+
+def extent(catalog: Catalog, stream: Stream, table: str) -> TableExtent:
+    """What a table is made of now."""
+    loaded = catalog.load_table(stream.name, table)
+    stored = catalog.stored_files(stream.name, table)
+    return TableExtent(
+        files=total_files(loaded),
+        manifests=len(head(loaded).manifests(loaded.io)),
+        snapshots=len(loaded.snapshots()),
+        bytes=sum(file.size for file in stored),
+        metadata_bytes=sum(file.size for file in stored if "/metadata/" in file.path),
+    )

@@ -1,9 +1,0 @@
-"""AWS Glue."""
-
-from pyiceberg.catalog.glue import GlueCatalog
-
-from dedup_platform.monotonic.metastore import MonotonicMetastore
-
-
-class MonotonicGlueCatalog(MonotonicMetastore, GlueCatalog):
-    """PyIceberg's, with commits in the order of their times."""

@@ -1,0 +1,343 @@
+"""Work on whole cells, done by tasks of Spark that read and write data files themselves.
+
+A task takes the files of some cells, gives their rows to a kernel, compares the outcome with what the table holds and
+writes what differs (rule 6). It commits nothing: what it returns are files that no snapshot names yet.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+import polars as pl
+from pyiceberg.manifest import DataFile
+from pyspark.sql import SparkSession
+
+from dedup_platform.lake.durable import sync_written
+from dedup_platform.lake.table_files import TableFiles, frame_of
+from dedup_platform.planning.cells import NO_ENTITY, Cell, closes
+from dedup_platform.rules.deduplicated import Verdicts, deduplicate
+from dedup_platform.rules.fragments import columns_read, fragment
+from dedup_platform.spark.workers import on_workers
+from dedup_platform.stream import Stream
+from dedup_platform.tables import (
+    COORDINATES,
+    DEDUPLICATED_EVENTS,
+    DUPLICATE_EVENTS,
+    RAW_EVENTS,
+    SESSION_FRAGMENTS,
+    column_names,
+)
+
+CHUNK_BYTES = 128 * 2**20
+"""At most so many bytes of files are worked on together, unless one cell has more: in memory they are three times that.
+Larger chunks read less around them, since there are fewer."""
+TASK_BYTES = 32 * 2**20
+"""Chunks below this share a task."""
+
+CellFiles = Mapping[Cell, Sequence[DataFile]]
+Weigh = Callable[[Sequence[DataFile]], int]
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Share:
+    """One of the parts into which rows are cut by the hash of their key: copies of each other are in the same one."""
+
+    number: int = 0
+    of: int = 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is all there is."""
+        return self.of == 1
+
+    def __call__(self, rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+        """Those of some rows that are in this share."""
+        return rows if self.is_whole else rows.filter(rows.select(key).hash_rows() % self.of == self.number)
+
+
+WHOLE = Share()
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What became of one cell of one table, or of a share of it. A cell that is unchanged keeps its old files."""
+
+    cell: Cell
+    table: str
+    is_changed: bool
+    file: DataFile | None
+    events_before: int = 0
+    events_after: int = 0
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """For metadata and plots."""
+    reaches: int = 0
+    """How many partitions beyond this one the sessions that start in the cell go on."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Cells of one bucket that are worked on together, and the cells around them that are only read."""
+
+    cells: CellFiles
+    old: Mapping[str, CellFiles]
+    """What the tables that are rebuilt hold in these cells, by table."""
+    around: CellFiles = field(default_factory=dict)
+    bytes: int = 0
+    """About what there is to read in these cells."""
+    share: Share = WHOLE
+    """Of these cells' rows only this share is worked on."""
+
+
+@dataclass
+class Store:
+    """The data files of some tables, to one task: what it reads is counted."""
+
+    tables: Mapping[str, TableFiles]
+    bytes_read: int = 0
+    """At most: of a file, all but the columns whose size is known and that are not read."""
+
+    def read(self, table: str, files: Sequence[DataFile], columns: Sequence[str]) -> pl.DataFrame:
+        """The rows of some files."""
+        frame = frame_of(self.tables[table].read(files, columns))
+        self.bytes_read += self.tables[table].bytes_of(files, columns)
+        return frame
+
+    def read_share(
+        self, table: str, files: Sequence[DataFile], columns: Sequence[str], share: Share, key: Sequence[str]
+    ) -> pl.DataFrame:
+        """The rows of some files that are in a share; of all others, no more than a batch at a time is in memory."""
+        if share.is_whole or not files:
+            return self.read(table, files, columns)
+        self.bytes_read += self.tables[table].bytes_of(files, columns)
+        batches = (batch for file in files for batch in self.tables[table].batches(file, columns))
+        # Typed alike, whether read in batches or at once.
+        nothing = frame_of(self.tables[table].read([], columns))
+        return pl.concat([nothing, *(share(frame_of(batch), key) for batch in batches)])
+
+    def replace_share(
+        self, table: str, cell: Cell, old: Sequence[DataFile], rows: pl.DataFrame, share: Share, key: Sequence[str]
+    ) -> tuple[bool, DataFile | None]:
+        """Write the rows of a share of a cell; whether they differ from those of the old files, and the new file.
+
+        It is written although it is the same: if another share differs, no old file stays.
+        """
+        before = self.read_share(table, old, rows.columns, share, key)
+        is_changed = not rows.sort(COORDINATES).equals(before.sort(COORDINATES))
+        return is_changed, self.tables[table].write(cell, rows.to_arrow()) if rows.height else None
+
+    def replace(
+        self,
+        table: str,
+        cell: Cell,
+        old: Sequence[DataFile],
+        rows: pl.DataFrame,
+        order: Sequence[str],
+        columns: Sequence[str],
+    ) -> tuple[bool, DataFile | None]:
+        """Write the rows of a cell if they are not those of the old files; whether they differ, and the new file."""
+        if rows.height == sum(file.record_count for file in old):
+            if not rows.height:
+                return False, None
+            if rows.sort(order).equals(self.read(table, old, columns).sort(order)):
+                return False, None
+        return True, self.tables[table].write(cell, rows.to_arrow()) if rows.height else None
+
+    def count_events(self, table: str, files: Sequence[DataFile]) -> int:
+        """The events in the fragments or sessions of some files."""
+        return int(self.read(table, files, ["event_count"])["event_count"].sum())
+
+
+@dataclass(frozen=True)
+class Deduplication:
+    """Rule 3 for chunks of raw events."""
+
+    stream: Stream
+
+    def __call__(self, chunk: Chunk, store: Store) -> Iterator[CellResult]:
+        """The files of events and duplicates of each cell of the chunk, and of the fragments of changed events.
+
+        Fragments are made here although another commit publishes them, because the events are in memory: reading them
+        again would cost a third of the time.
+        """
+        names, key = column_names(self.stream, DEDUPLICATED_EVENTS), self.stream.deduplicate.key
+        cells, around = (
+            {
+                cell.partition: store.read_share(RAW_EVENTS, files, names, chunk.share, key)
+                for cell, files in part.items()
+            }
+            for part in (chunk.cells, chunk.around)
+        )
+        verdicts = deduplicate(cells, around, self.stream)
+        for cell in chunk.cells:
+            found = verdicts.pop(cell.partition)
+            numbers = _lateness(found, cell, self.stream)
+            for table, rows in ((DUPLICATE_EVENTS, found.duplicates), (DEDUPLICATED_EVENTS, found.events)):
+                old, names = chunk.old[table].get(cell, ()), column_names(self.stream, table)
+                if chunk.share.is_whole:
+                    is_changed, file = store.replace(table, cell, old, rows, COORDINATES, names)
+                else:
+                    is_changed, file = store.replace_share(table, cell, old, rows, chunk.share, key)
+                yield CellResult(cell, table, is_changed, file, numbers=numbers)
+            # The events come last.
+            if is_changed and cell.bucket != NO_ENTITY:
+                yield _fragments(cell, found.events, chunk.old[SESSION_FRAGMENTS].get(cell, ()), self.stream, store)
+
+
+@dataclass(frozen=True)
+class Fragmentation:
+    """Rule 4 within each partition, for chunks of deduplicated events."""
+
+    stream: Stream
+
+    def __call__(self, chunk: Chunk, store: Store) -> Iterator[CellResult]:
+        """The file of fragments of each cell of the chunk."""
+        for cell, files in chunk.cells.items():
+            events = store.read(DEDUPLICATED_EVENTS, files, columns_read(self.stream))
+            yield _fragments(cell, events, chunk.old[SESSION_FRAGMENTS].get(cell, ()), self.stream, store)
+
+
+def chunks_along_time(
+    files: CellFiles, cells: Iterable[Cell], old: Mapping[str, CellFiles], reach: int, weigh: Weigh
+) -> Iterator[Chunk]:
+    """The cells cut into chunks of one bucket each, with the files of the cells within `reach` partitions of them.
+
+    Rows without an entity are all in one bucket, however many there are: what is too much of them is cut by their keys.
+    Each share is then read from the whole of the cells' files, so this is for memory's sake.
+    """
+    by_bucket: dict[int, list[Cell]] = {}
+    for cell in sorted(cells):
+        by_bucket.setdefault(cell.bucket, []).append(cell)
+    for in_bucket in by_bucket.values():
+        weights = {cell: weigh(files.get(cell, ())) for cell in in_bucket}
+        for part in split_evenly(in_bucket, weights.__getitem__, CHUNK_BYTES):
+            near = {Cell(cell.partition + step, cell.bucket) for cell in part for step in range(-reach, reach + 1)}
+            inside = {cell: files.get(cell, ()) for cell in part}
+            weight = sum(weights[cell] for cell in part)
+            chunk = Chunk(inside, _old_of(part, old), _of(near - set(part), files), weight)
+            shares = 1
+            if part[0].bucket == NO_ENTITY:
+                rows = sum(file.record_count for found in inside.values() for file in found)
+                shares = max(1, min(-(-weight // CHUNK_BYTES), rows))
+            yield from (replace(chunk, share=Share(number, shares)) for number in range(shares))
+
+
+def chunks_of_chains(files: CellFiles, cells: Iterable[Cell], old: Mapping[str, CellFiles]) -> Iterator[Chunk]:
+    """The cells of each bucket as one chunk, with all other files of the bucket: a chain may go anywhere."""
+    for bucket in sorted({cell.bucket for cell in cells}):
+        inside = {cell: files.get(cell, ()) for cell in sorted(cells) if cell.bucket == bucket}
+        around = {cell: files[cell] for cell in sorted(files) if cell.bucket == bucket and cell not in inside}
+        weight = sum(file_bytes(found) for found in (*inside.values(), *around.values()))
+        yield Chunk(inside, _old_of(inside, old), around, weight)
+
+
+def chunks_of_cells(files: CellFiles, cells: Iterable[Cell], old: Mapping[str, CellFiles]) -> Iterator[Chunk]:
+    """Each cell as a chunk: it stands for itself."""
+    for cell in sorted(cells):
+        found = files.get(cell, ())
+        yield Chunk({cell: found}, _old_of([cell], old), bytes=file_bytes(found))
+
+
+def _of(cells: Iterable[Cell], files: CellFiles) -> CellFiles:
+    return {cell: files[cell] for cell in cells if cell in files}
+
+
+def _old_of(cells: Iterable[Cell], old: Mapping[str, CellFiles]) -> Mapping[str, CellFiles]:
+    return {table: _of(cells, files) for table, files in old.items()}
+
+
+Step = Callable[[Chunk, Store], Iterator[CellResult]]
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What all tasks of one step did together."""
+
+    written: list[CellResult]
+    bytes_read: int
+
+
+def run_tasks(spark: SparkSession, chunks: Iterable[Chunk], step: Step, tables: Mapping[str, TableFiles]) -> TaskResult:
+    """Have Spark's workers do a step for each chunk; small chunks share a task."""
+    done = list(_on_workers(spark, chunks, step, tables))
+    written = [result for results, _ in done for result in results]
+    for result in written:
+        if result.file:
+            tables[result.table].partitioned(result.file)
+    return TaskResult(written, sum(size for _, size in done))
+
+
+def gather(
+    spark: SparkSession,
+    chunks: Iterable[Chunk],
+    ask: Callable[[Chunk, Store], Iterator[Item]],
+    tables: Mapping[str, TableFiles],
+) -> list[Item]:
+    """Have Spark's workers look at each chunk: all that they found."""
+    return [found for results, _ in _on_workers(spark, chunks, ask, tables) for found in results]
+
+
+def _on_workers(
+    spark: SparkSession,
+    chunks: Iterable[Chunk],
+    step: Callable[[Chunk, Store], Iterator[Item]],
+    tables: Mapping[str, TableFiles],
+) -> Iterator[tuple[list[Item], int]]:
+    """The results of each task, and the bytes that it read."""
+    tasks = [pickle.dumps(task) for task in split_evenly(list(chunks), lambda chunk: chunk.bytes, TASK_BYTES)]
+    return map(pickle.loads, on_workers(spark, tasks, partial(_run, step, tables)))
+
+
+def _run(step: Callable[[Chunk, Store], Iterator[Any]], tables: Mapping[str, TableFiles], task: bytes) -> bytes:
+    store = Store(tables)
+    results = [each for chunk in pickle.loads(task) for each in step(chunk, store)]
+    sync_written()
+    return pickle.dumps((results, store.bytes_read))
+
+
+def split_evenly(items: Sequence[Item], weigh: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
+    """Consecutive items in as few parts as the limit allows, of about the same weight."""
+    weights = [weigh(item) for item in items]
+    total = sum(weights)
+    parts = -(-total // limit) or 1
+    before = 0
+    part: list[Item] = []
+    number = 0
+    for item, weight in zip(items, weights, strict=True):
+        # An item belongs to the part in which its middle lies.
+        place = (2 * before + weight) * parts // (2 * total) if total else 0
+        if part and place != number:
+            yield part
+            part = []
+        number = place
+        part.append(item)
+        before += weight
+    if part:
+        yield part
+
+
+def file_bytes(files: Sequence[DataFile]) -> int:
+    """The size of some files together."""
+    return sum(file.file_size_in_bytes for file in files)
+
+
+def _fragments(cell: Cell, events: pl.DataFrame, old: Sequence[DataFile], stream: Stream, store: Store) -> CellResult:
+    rows = fragment(events, stream)
+    order, names = ("entity_id", "first_event_time"), column_names(stream, SESSION_FRAGMENTS)
+    is_changed, file = store.replace(SESSION_FRAGMENTS, cell, old, rows, order, names)
+    before = store.count_events(SESSION_FRAGMENTS, old) if is_changed and old else 0
+    return CellResult(cell, SESSION_FRAGMENTS, is_changed, file, before, int(rows["event_count"].sum()))
+
+
+def _lateness(found: Verdicts, cell: Cell, stream: Stream) -> dict[str, float]:
+    late = found.events["arrival_time"] - closes(cell.partition, stream.partitions.length, stream.late.grace)
+    is_late = late > timedelta(0)
+    longest = late.max()
+    return {
+        "late_rows": float(is_late.sum()),
+        "longest_lateness_seconds": max(longest.total_seconds(), 0) if isinstance(longest, timedelta) else 0.0,
+        "conflicts": float((found.duplicates["kind"] == "conflict").sum()) if found.duplicates.height else 0.0,
+    }

@@ -1,0 +1,39 @@
+"""The fingerprint of what decides a derived table's rows: its settings and the version of its rule (rule 10)."""
+
+import hashlib
+import json
+
+from dedup_platform import tables
+from dedup_platform.stream import Stream
+
+DEDUPLICATION_VERSION = 1
+FRAGMENTS_VERSION = 1
+SESSIONS_VERSION = 1
+"""Of the rules of this package that make each table's rows. Raised whenever the same settings and the same input give
+other rows: every cell that an older version built is stale then."""
+LARGE_SUMS_VERSION = 2
+"""Of the rule for sums that can be too large: 1 let them pass what their type holds."""
+
+
+def fingerprint(stream: Stream, table: str) -> str:
+    """A text that differs whenever the same input could give other rows."""
+    deciding = json.dumps(_deciding(stream, table), sort_keys=True, default=str)
+    return hashlib.sha256(deciding.encode()).hexdigest()[:16]
+
+
+def _deciding(stream: Stream, table: str) -> list[object]:
+    columns = [f"{column.name} {column.type}" for column in tables.columns(stream, table)]
+    aggregates: dict[str, object] = {name: str(each) for name, each in stream.sessions.aggregates.items()}
+    # What decides them changed once, and the rows of streams without any did not.
+    aggregates |= {name: (aggregates[name], LARGE_SUMS_VERSION) for name in tables.large_sums(stream)}
+    return {
+        tables.DEDUPLICATED_EVENTS: [DEDUPLICATION_VERSION, columns, stream.deduplicate.key, stream.deduplicate.window],
+        tables.SESSION_FRAGMENTS: [
+            FRAGMENTS_VERSION,
+            columns,
+            stream.deduplicate.key,
+            stream.sessions.timeout,
+            aggregates,
+        ],
+        tables.SESSIONS: [SESSIONS_VERSION, columns, stream.sessions.timeout, aggregates],
+    }[table]

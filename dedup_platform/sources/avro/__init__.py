@@ -1,0 +1,1 @@
+"""Avro: files, and messages of one datum each."""

@@ -1,0 +1,333 @@
+"""Protobuf: messages that are one event each, or that hold a batch of them in a repeated field.
+
+A batch is taken apart by its outer encoding alone, so that each event keeps the very bytes that were sent and one that
+is broken harms no other. Values become what Protobuf's JSON says of them (`texts` has the details): an enum its name,
+a google.protobuf.Timestamp an ISO time, a wrapper its value, a map a dict. A nested message is a dict of the fields
+that are set, by the names of the schema. A field that is not set is null if Protobuf can tell, else its default.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, BinaryIO
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from dedup_platform.sources.compression import DamageError, decompressed
+from dedup_platform.sources.contents import ColumnContents, Contents
+from dedup_platform.sources.pieces import Pieces, read_varint, zigzag
+from dedup_platform.sources.records import (
+    MALFORMED_RECORD,
+    MAX_RECORD_BYTES,
+    UNKNOWN_SCHEMA,
+    Content,
+    Fields,
+    Record,
+    RejectedError,
+    bounded,
+    context_text,
+    damaged,
+)
+from dedup_platform.sources.registry import RegisteredSchema
+from dedup_platform.sources.text.canonical_text import base64_text, double_text, float_text, timestamp_text
+from dedup_platform.sources.text.json_records import Number
+from dedup_platform.stream.format import ProtobufFormat
+from dedup_platform.stream.schemas import batch_field, message_type, registered_messages
+
+__all__ = ["ProtobufMessages", "delimited_messages"]
+
+Convert = Callable[[Any], Any]
+
+_VARINT, _FIXED_64, _BYTES, _GROUP, _GROUP_END, _FIXED_32 = range(6)
+_LARGEST_FIELD = 2**29 - 1
+_WRAPPERS = frozenset(
+    f"google.protobuf.{kind}Value"
+    for kind in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
+)
+
+
+def delimited_messages(file: BinaryIO, name: str, read: Callable[[bytes], Iterator[Record]]) -> Iterator[Record]:
+    """The records of one open file of messages, each with its length (a varint) before it; `read` reads a message."""
+    pieces = Pieces(decompressed(file, name))
+    try:
+        while not pieces.are_at_end:
+            yield from read(pieces.take(pieces.take_varint()))
+    except DamageError as damage:
+        yield damaged(pieces.rest, damage, format="protobuf")
+
+
+class ProtobufMessages:
+    """Reads messages of a stream file's type, or the events in them.
+
+    `names` are the fields of an event that are looked at; None is all that are set. With a registry, messages that were
+    written as another type are refused; as long as it has the same name, the stream file's schema reads them.
+    """
+
+    def __init__(
+        self,
+        protobuf: ProtobufFormat,
+        names: Collection[str] | None,
+        registered: Callable[[int], RegisteredSchema],
+    ) -> None:
+        self._message = message_type(protobuf.schema_file.content, protobuf.message)
+        self._registered = registered
+        self._outer = GetMessageClass(self._message)
+        self._batch = batch_field(self._message, protobuf.records) if protobuf.records else None
+        event = self._batch.message_type if self._batch else self._message
+        self._event = GetMessageClass(event)
+        self._converters = _Converters()
+        self._defaults = {field.name: self._converters.default(field) for field in event.fields}
+        self._named = None if names is None else [event.fields_by_name[name] for name in names]
+        self._fields = self._set_fields if self._named is None else self._named_fields(self._named)
+        self._columns = self._columns_of(self._named) if self._batch and self._named else None
+
+    def records(self, body: bytes, facts: dict[str, Any]) -> Iterator[Record]:
+        """The records of one message. RejectedError, before the first, if it is none of this type."""
+        body = self._without_indexes(body, facts)
+        context = context_text(**facts)
+        if self._batch is None:
+            yield bounded(body, self.content, context, facts)
+            return
+        events, end = _elements(body, self._batch.number)
+        if not events and not self._is_empty_batch(body):
+            raise RejectedError(MALFORMED_RECORD)
+        for event in events:
+            yield bounded(event, self.content, context, facts)
+        if end < len(body):
+            yield body[end:][:MAX_RECORD_BYTES], MALFORMED_RECORD, context_text(**facts, rest=True)
+
+    @property
+    def reads_columns(self) -> bool:
+        """Whether messages hold batches, of events whose fields can be read together."""
+        return self._columns is not None
+
+    def batch(self, body: bytes, facts: dict[str, Any]) -> tuple[Sequence[bytes], Contents] | None:
+        """The events of one message, read together; None if `records` must read them. RejectedError as for that."""
+        if self._batch is None or self._columns is None:
+            return None
+        body = self._without_indexes(body, facts)
+        payloads, end = _elements(body, self._batch.number)
+        if end < len(body) or not payloads or max(map(len, payloads)) > MAX_RECORD_BYTES:
+            return None
+        try:
+            events = list(getattr(self._outer.FromString(body), self._batch.name))
+            columns = self._columns(events)
+        except (DecodeError, UnicodeDecodeError):
+            return None
+        return payloads, ColumnContents(columns.__getitem__, payloads, self.content)
+
+    def content(self, payload: bytes) -> Content:
+        """The fields of one event, whoever wrote it."""
+        try:
+            return self._fields(self._event.FromString(payload))
+        except (DecodeError, UnicodeDecodeError):
+            return MALFORMED_RECORD
+
+    def _without_indexes(self, body: bytes, facts: dict[str, Any]) -> bytes:
+        """The message behind the indexes that say which one of its registered schema it is, if it has such a schema."""
+        if "schema_id" not in facts:
+            return body
+        writers = self._registered(facts["schema_id"])
+        try:
+            indexes, end = _indexes(body)
+        except (IndexError, ValueError):
+            raise RejectedError(UNKNOWN_SCHEMA) from None
+        if _message_name(writers, indexes) != self._message.full_name:
+            raise RejectedError(UNKNOWN_SCHEMA)
+        return body[end:]
+
+    def _is_empty_batch(self, body: bytes) -> bool:
+        """Whether it is a batch of nothing, and not something else in which no field happens to be an event."""
+        try:
+            return bool(self._outer.FromString(body).ListFields())
+        except DecodeError:
+            return False
+
+    def _named_fields(self, fields: Sequence[FieldDescriptor]) -> Callable[[Message], Fields]:
+        """A function that reads these fields of an event."""
+        reading = [(field.name, field.has_presence, self._converters.of(field)) for field in fields]
+        return lambda event: {
+            name: convert(getattr(event, name)) if not has_presence or event.HasField(name) else None
+            for name, has_presence, convert in reading
+        }
+
+    def _columns_of(
+        self, fields: Sequence[FieldDescriptor]
+    ) -> Callable[[Sequence[Message]], dict[str, Sequence[Any]]] | None:
+        """A function that reads these fields of many events; None if one may not be set."""
+        if any(field.has_presence for field in fields):
+            return None
+        reading = [(field.name, attrgetter(field.name), self._converters.of(field)) for field in fields]
+        # A column is of texts; which of them are numbers is no matter there, and takes as long to note as all else.
+        reading = [(name, get, str if convert is Number else convert) for name, get, convert in reading]
+        texts = {field.name for field in fields if field.type == FieldDescriptor.TYPE_STRING and not field.is_repeated}
+
+        def read(events: Sequence[Message]) -> dict[str, Sequence[Any]]:
+            values = ((name, map(get, events), convert) for name, get, convert in reading)
+            return {name: list(each if name in texts else map(convert, each)) for name, each, convert in values}
+
+        return read
+
+    def _set_fields(self, event: Message) -> Fields:
+        return _SetFields(self._converters.set_fields(event), self._defaults)
+
+
+class _SetFields(dict[str, Any]):
+    """The fields that are set, and for whoever asks by name the defaults of the others.
+
+    So a hash of all fields stays the same when the schema gets one more, which the event does not have.
+    """
+
+    def __init__(self, fields: dict[str, Any], defaults: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self._defaults = defaults
+
+    def __missing__(self, name: str) -> Any:
+        return self._defaults[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else self._defaults.get(name, default)
+
+
+class _Converters:
+    """From Protobuf's values to those of an event, one function for each field."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Convert] = {}
+
+    def of(self, field: FieldDescriptor) -> Convert:
+        convert = self._made.get(field.full_name)
+        if convert is None:
+            convert = self._made[field.full_name] = self._repeated(field) if field.is_repeated else self._single(field)
+        return convert
+
+    def default(self, field: FieldDescriptor) -> Any:
+        """The value of a field that is not set."""
+        if field.has_presence:
+            return None
+        return self.of(field)({} if _is_map(field) else field.default_value)
+
+    def set_fields(self, message: Message) -> dict[str, Any]:
+        return {field.name: self.of(field)(value) for field, value in message.ListFields()}
+
+    def _repeated(self, field: FieldDescriptor) -> Convert:
+        if _is_map(field):
+            convert_key, convert = (self.of(part) for part in field.message_type.fields)
+            return lambda pairs: {_key(convert_key(key)): convert(value) for key, value in pairs.items()}
+        convert = self._single(field)
+        return lambda values: [convert(value) for value in values]
+
+    def _single(self, field: FieldDescriptor) -> Convert:
+        match field.cpp_type:
+            case FieldDescriptor.CPPTYPE_STRING:
+                return base64_text if field.type == FieldDescriptor.TYPE_BYTES else str
+            case FieldDescriptor.CPPTYPE_BOOL:
+                return bool
+            case FieldDescriptor.CPPTYPE_DOUBLE:
+                return double_text
+            case FieldDescriptor.CPPTYPE_FLOAT:
+                return float_text
+            case FieldDescriptor.CPPTYPE_ENUM:
+                names = {value.number: value.name for value in reversed(field.enum_type.values)}
+                return lambda number: names.get(number) or Number(number)
+            case FieldDescriptor.CPPTYPE_MESSAGE:
+                return self._message(field.message_type)
+            case _:
+                return Number
+
+    def _message(self, kind: Descriptor) -> Convert:
+        if kind.full_name == "google.protobuf.Timestamp":
+            return _timestamp
+        if kind.full_name in _WRAPPERS:
+            convert = self.of(kind.fields_by_name["value"])
+            return lambda wrapper: convert(wrapper.value)
+        return self.set_fields
+
+
+def _indexes(body: bytes) -> tuple[tuple[int, ...], int]:
+    """The indexes of a message inside its schema, the outermost first, and where they end. None is the first."""
+    count, at = read_varint(body, 0)
+    indexes = []
+    for _ in range(zigzag(count)):
+        index, at = read_varint(body, at)
+        indexes.append(zigzag(index))
+    if zigzag(count) < 0 or min(indexes, default=0) < 0:
+        raise ValueError("an index is less than 0")
+    return tuple(indexes) or (0,), at
+
+
+@lru_cache(256)
+def _message_name(schema: RegisteredSchema, indexes: tuple[int, ...]) -> str | None:
+    """The full name of a message of a registered schema; None if it has none such, or cannot be compiled."""
+    message, *inner = indexes
+    try:
+        found = registered_messages(schema.text, schema.references)[message]
+        for index in inner:
+            found = found.nested_types[index]
+    except (IndexError, ValueError):
+        return None
+    return found.full_name
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _key(value: Any) -> str:
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+
+
+def _timestamp(value: Any) -> Any:
+    if not 0 <= value.nanos < 1_000_000_000:
+        return {"nanos": Number(value.nanos), "seconds": Number(value.seconds)}
+    return timestamp_text(value.seconds * 1_000_000_000 + value.nanos, 1_000_000_000, "Z")
+
+
+def _elements(data: bytes, number: int) -> tuple[list[bytes], int]:
+    """The values of one field of messages, and where a message ends of which all before it is whole."""
+    elements, at = _leading_elements(data, number)
+    end = at
+    groups: list[int] = []
+    try:
+        while at < len(data):
+            tag, at = read_varint(data, at)
+            field, kind = tag >> 3, tag & 7
+            if not 0 < field <= _LARGEST_FIELD or (field == number and kind != _BYTES and not groups):
+                break
+            if kind == _BYTES:
+                size, begin = read_varint(data, at)
+                at = begin + size
+                if field == number and not groups and at <= len(data):
+                    elements.append(data[begin:at])
+            elif kind == _VARINT:
+                _, at = read_varint(data, at)
+            elif kind in (_FIXED_32, _FIXED_64):
+                at += 4 if kind == _FIXED_32 else 8
+            elif kind == _GROUP:
+                groups.append(field)
+            elif kind != _GROUP_END or not groups or groups.pop() != field:
+                break
+            if not groups and at <= len(data):
+                end = at
+    except (IndexError, ValueError):
+        pass
+    return elements, end
+
+
+def _leading_elements(data: bytes, number: int) -> tuple[list[bytes], int]:
+    """The values of a field as long as nothing else stands between them, and where they end; for the usual sizes."""
+    tag = number << 3 | _BYTES
+    elements: list[bytes] = []
+    at, length = 0, len(data)
+    # A tag of one byte, a size of one or two.
+    while tag < 128 and at + 2 < length and data[at] == tag:
+        size, begin = data[at + 1], at + 2
+        if size > 127:
+            size, begin = size - 128 + (data[begin] << 7), begin + 1
+        if begin + size > length or data[begin - 1] > 127:
+            break
+        at = begin + size
+        elements.append(data[begin:at])
+    return elements, at

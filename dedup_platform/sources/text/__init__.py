@@ -1,0 +1,1 @@
+"""Formats of text: CSV, JSON lines and plain lines."""

@@ -1,0 +1,162 @@
+"""CSV as RFC 4180 has it, over bytes: the C parser finds where records end, the bytes themselves stay as they came.
+
+The first record of a file is its header, unless the stream file names the columns. A record has as many fields as the
+header, else it is malformed, and so is one with a NUL byte or invalid UTF-8. Lines end with LF, CRLF or CR; blank lines
+are no records. A quote that opens a field and is not closed well makes one line malformed: reading goes on with the
+next line, so that it cannot swallow the rest.
+"""
+
+import csv
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dedup_platform.sources.records import (
+    AMBIGUOUS,
+    MALFORMED_RECORD,
+    MAX_RECORD_BYTES,
+    Content,
+    Record,
+    context_text,
+    damaged,
+    oversized,
+)
+from dedup_platform.sources.text.lines import Lines
+
+__all__ = ["csv_content", "csv_records"]
+
+# The header stands in the context of each record; a longer one is no header.
+_MAX_HEADER_BYTES = 64 * 1024
+
+_Row = list[str] | None
+
+
+def csv_records(lines: Lines, columns: Sequence[str] | None = None, **facts: Any) -> Iterator[Record]:
+    """The records of one file or message, each with its bytes without the line's end.
+
+    Without `columns` the first one is the header, which is no record. `facts` are for the records' contexts.
+    """
+    facts = {"format": "csv", **facts}
+    rows = _rows(lines)
+    if columns:
+        yield from _records(rows, columns, facts | {"header": columns})
+    else:
+        for payload, _ in rows:
+            facts["header"] = header = _header(payload)
+            yield from _records(rows, header, facts)
+    if lines.damage:
+        yield damaged(lines.rest, lines.damage, **facts)
+
+
+def csv_content(payload: bytes, header: Sequence[str] | None) -> Content:
+    """The fields of one record, given its bytes and its file's header (None: it was unusable)."""
+    rows = list(_parse(payload.splitlines(keepends=True), final=True))
+    if len(rows) != 1 or not _is_text(payload):
+        return MALFORMED_RECORD
+    return _Columns(header).content(rows[0][2])
+
+
+def _header(payload: bytes) -> list[str] | None:
+    [(_, _, row)] = _parse(payload.splitlines(keepends=True), final=True)
+    if row is None or len(payload) > _MAX_HEADER_BYTES:
+        return None
+    # A name in another encoding must not cost the other columns: it is no field that a stream can name.
+    return [name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") for name in row]
+
+
+def _records(
+    rows: Iterator[tuple[bytes, _Row]], header: Sequence[str] | None, facts: dict[str, Any]
+) -> Iterator[Record]:
+    content = _Columns(header).content
+    context = context_text(**facts)
+    for payload, row in rows:
+        if len(payload) > MAX_RECORD_BYTES:
+            yield oversized(payload, **facts)
+        else:
+            yield payload, content(row), context
+
+
+class _Columns:
+    """Gives the fields of a row their names."""
+
+    def __init__(self, header: Sequence[str] | None) -> None:
+        self._names = header or ()
+        self._ambiguous = {name: AMBIGUOUS for name, count in Counter(self._names).items() if count > 1}
+
+    def content(self, row: _Row) -> Content:
+        if row is None or len(row) != len(self._names):
+            return MALFORMED_RECORD
+        fields: dict[str, Any] = dict(zip(self._names, row, strict=True))
+        return fields | self._ambiguous if self._ambiguous else fields
+
+
+def _rows(lines: Lines) -> Iterator[tuple[bytes, _Row]]:
+    blocks = iter(lines)
+    waiting: list[bytes] = []
+    final = False
+    while not final:
+        final = not _extend(waiting, blocks)
+        is_text = _is_text(b"".join(waiting))
+        read = 0
+        for end, payload, row in _parse(waiting, final and not lines.damage):
+            read = end
+            if row != []:  # a blank line
+                yield payload, row if is_text or _is_text(payload) else None
+        waiting = waiting[read:]
+    lines.rest = b"".join(waiting) + lines.rest
+
+
+def _extend(lines: list[bytes], blocks: Iterator[list[bytes]]) -> bool:
+    """Add at least as many bytes as there are; False if there were fewer. A long record is so looked at a few times."""
+    missing = max(1, sum(map(len, lines)))
+    for block in blocks:
+        lines += block
+        missing -= sum(map(len, block))
+        if missing <= 0:
+            return True
+    return False
+
+
+def _parse(lines: list[bytes], final: bool) -> Iterator[tuple[int, bytes, _Row]]:
+    """Each record: the number of the line after it, its bytes, its fields (None: malformed; none: a blank line).
+
+    Unless these lines are the final ones, a record that could go on after them is left out.
+    """
+    start = base = 0
+    reader = _reader(lines)
+    while True:
+        try:
+            for row in reader:
+                end = base + reader.line_num
+                payload = lines[start] if end == start + 1 else _joined(lines[start:end])
+                yield end, payload.rstrip(b"\r\n"), row
+                start = end
+            return
+        except csv.Error:
+            end = base + reader.line_num
+            if end == len(lines) and not final and sum(map(len, lines[start:])) <= MAX_RECORD_BYTES:
+                return
+            yield start + 1, lines[start].rstrip(b"\r\n"), None
+            start += 1
+            if end > start:
+                base, reader = start, _reader(lines[start:])
+
+
+def _joined(lines: list[bytes]) -> bytes:
+    if sum(map(len, lines)) > MAX_RECORD_BYTES:
+        raise csv.Error("a quoted field has no end")
+    return b"".join(lines)
+
+
+def _reader(lines: list[bytes]) -> Any:
+    csv.field_size_limit(sys.maxsize)  # Lines bounds the lines, and _parse the records
+    return csv.reader((line.decode("utf-8", "surrogateescape") for line in lines), strict=True)
+
+
+def _is_text(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in payload

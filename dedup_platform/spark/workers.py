@@ -1,0 +1,74 @@
+"""Work in Spark's Python workers."""
+
+import gc
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from zipimport import zipimporter
+
+import pyarrow as pa
+from pyspark.sql import SparkSession, functions as F
+
+_NEW_OBJECTS = 100_000
+
+
+class InProcess:
+    """In the place of a Spark session: tasks are done in this process, one after the other.
+
+    For tests of many small histories; whatever asks Spark itself (upkeep, `verify`, reading as a DataFrame) fails.
+    """
+
+
+def on_workers(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], bytes]) -> list[bytes]:
+    """What `run` makes of each task, in any order; each is a task of Spark, and is sent to one worker only."""
+    if not tasks:
+        return []
+    if isinstance(spark, InProcess):
+        return [run(task) for task in tasks]
+    # Spark Connect knows no RDDs. Elsewhere they spare the cold start of Spark's SQL, three seconds, and planning.
+    send = _by_rdd if isinstance(spark, SparkSession) else _by_sql
+    return send(spark, tasks, run)
+
+
+def _by_rdd(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], bytes]) -> list[bytes]:
+    def each(task: bytes) -> bytes:
+        prepare_worker()
+        return run(task)
+
+    return spark.sparkContext.parallelize(tasks, len(tasks)).map(each).collect()
+
+
+def _by_sql(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], bytes]) -> list[bytes]:
+    def each(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        prepare_worker()
+        for batch in batches:
+            for task in batch.column(0):
+                yield pa.RecordBatch.from_pydict({"done": pa.array([run(task.as_py())], pa.binary())})
+
+    # Joined and not captured by the function: each worker would receive all tasks.
+    packed = spark.createDataFrame(list(enumerate(tasks)), "id long, task binary")
+    numbers = spark.range(0, len(tasks), 1, numPartitions=len(tasks))
+    done = numbers.join(F.broadcast(packed), "id").select("task").mapInArrow(each, "done binary")
+    return [row.done for row in done.collect()]
+
+
+def prepare_worker() -> None:
+    """What is to be done before each task, lest Python is busy with itself."""
+    _look_for_garbage_less_often()
+    # Spark has Python look for new modules before each task, and Python then reads the directories of Spark's own two
+    # archives anew: a tenth of a second and more, which is most of what a small task costs. So it forgets them, until
+    # it imports from them again.
+    for path, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimporter):
+            del sys.path_importer_cache[path]
+
+
+@cache
+def _look_for_garbage_less_often() -> None:
+    """Records are many small objects and no garbage in cycles.
+
+    Python's collector looks through the new ones again and again, and through all modules with them: that took longer
+    than to decode the records.
+    """
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)

@@ -1,0 +1,42 @@
+"""New records on their way into files: however they are divided, each is written once, to a file of its cell."""
+
+from collections import Counter
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dedup_platform.ingest.append import Appending, append
+from dedup_platform.lake.catalog import cell_of
+from dedup_platform.sources.files import list_files, read_group
+from dedup_platform.tables import RAW_EVENTS
+from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
+
+FILES, EVENTS = 3, 20
+AT = utc("2024-03-01T10:00")
+
+
+@pytest.mark.parametrize(
+    ("own_file_bytes", "files_a_cell"),
+    [(2**40, 1), (1, FILES)],
+    ids=["what each task has is too little", "what each task has is enough"],
+)
+def test_records_of_several_tasks(tmp_path: Path, spark: SparkSession, own_file_bytes: int, files_a_cell: int) -> None:
+    stream = make_stream(tmp_path, buckets=2)
+    for number in range(FILES):
+        events = [record(f"user-{each}", f"{number}-{each}", AT + timedelta(minutes=each)) for each in range(EVENTS)]
+        write_batch(stream, lay_out(events, f"{number}.json"))
+    platform = temporary_platform(tmp_path / "home", stream, spark, lambda: AT + timedelta(days=1))
+    files = list_files(stream, platform.clock()).ready
+    assert len(files) == FILES
+    platform.lake.create(stream, 2)
+    table = platform.lake.table_files(stream, RAW_EVENTS)
+    read = partial(read_group, stream, [[(file, 0)] for file in files])
+    appended = append(spark, Appending(stream, table, 2, read, FILES, own_file_bytes))
+    assert set(Counter(cell_of(each.file) for each in appended).values()) == {files_a_cell}
+    assert sum(each.file.record_count for each in appended) == FILES * EVENTS
+    spans = [span for each in appended for span in each.spans]
+    assert {span.source for span in spans} == {"0.json", "1.json", "2.json"}
+    assert sum(span.places for span in spans) == FILES * EVENTS

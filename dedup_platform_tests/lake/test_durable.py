@@ -1,0 +1,106 @@
+"""Whatever the catalog names was put on the disk before it did: a power cut leaves tables that can be read."""
+
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pyarrow as pa
+import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from sqlalchemy import event
+
+from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.catalog import Catalog, head, new_receipt_name
+from dedup_platform.lake.durable import DurableFileIO, sync_written
+from dedup_platform.planning.cells import Cell
+from dedup_platform.settings import Settings
+from dedup_platform.stream import Stream
+from dedup_platform.tables import RAW_EVENTS
+from dedup_platform.testing import make_stream, utc
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
+    """What is on the disk: the files and folders that were synced."""
+    on_disk: set[Path] = set()
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        on_disk.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    return on_disk
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Stream:
+    return make_stream(tmp_path)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, disk: set[Path]) -> Lakehouse:
+    """A lake whose catalog does not commit before all in its warehouse is on the disk."""
+    catalog = Catalog(Settings(home=tmp_path / "home"))
+    warehouse = Path(catalog.settings.warehouse)
+
+    def all_is_on_disk(_: object) -> None:
+        # At its own start the catalog commits its own tables.
+        missing = {each for each in warehouse.rglob("*") if each not in disk} - {warehouse}
+        assert not missing, "the catalog commits, and these would be lost"
+
+    event.listen(catalog.iceberg.engine, "commit", all_is_on_disk)  # type: ignore[attr-defined]
+    return Lakehouse(catalog, no_spark)
+
+
+def no_spark() -> NoReturn:
+    raise AssertionError("commits need no Spark")
+
+
+def append(lake: Lakehouse, stream: Stream, cells: int) -> None:
+    files = lake.table_files(stream, RAW_EVENTS)
+    schema = schema_to_pyarrow(files.metadata.schema(), include_field_ids=False)
+    rows = pa.Table.from_pylist([{"entity_id": "a", "event_time": utc("2024-03-01T10:00")}], schema)
+    added = [files.write(Cell(19783 + number, 0), rows) for number in range(cells)]
+    name = new_receipt_name()
+    base = head(lake.catalog.load_table(stream.name, RAW_EVENTS)).snapshot_id
+    lake.catalog.write_receipt(stream.name, name, {})
+    lake.publish(lake.stage_append(stream, RAW_EVENTS, base, added, {"receipt": name}))
+
+
+def test_all_that_a_commit_names_is_on_the_disk_before_it(lake: Lakehouse, stream: Stream, disk: set[Path]) -> None:
+    lake.create(stream, 1)
+    append(lake, stream, 3)
+    append(lake, stream, 3)
+    assert len([path for path in disk if path.suffix == ".parquet"]) == 6
+    assert [path.suffix for path in disk if path.parent.name == "receipts"] == [".json", ".json"]
+
+
+def test_what_is_synced_is_on_the_disk_with_the_folders_around_it(tmp_path: Path, disk: set[Path]) -> None:
+    with DurableFileIO().new_output(str(tmp_path / "new" / "a")).create() as file:
+        file.write(b"x")
+    sync_written()
+    assert disk >= {tmp_path / "new" / "a", tmp_path / "new", tmp_path}
+
+
+def test_a_file_that_is_still_being_written_waits_for_the_next_time(tmp_path: Path, disk: set[Path]) -> None:
+    paths = [tmp_path / name for name in ("open", "closed", "gone")]
+    opened, *others = [DurableFileIO().new_output(str(path)).create() for path in paths]
+    for file in others:
+        file.close()
+    paths[2].unlink()
+    sync_written()
+    assert disk & {*paths} == {paths[1]}
+    opened.close()
+    sync_written()
+    assert disk & {*paths} == {*paths[:2]}
+
+
+def test_files_that_wait_to_be_synced_hold_no_memory(tmp_path: Path) -> None:
+    before = pa.total_allocated_bytes()
+    for number in range(20):
+        with DurableFileIO().new_output(str(tmp_path / f"{number}")).create() as file:
+            file.write(b"x")
+    # The last one's buffer is held until the next is made; each has a megabyte.
+    assert pa.total_allocated_bytes() - before < 4 * 2**20
+    sync_written()
