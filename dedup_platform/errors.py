@@ -17,6 +17,7 @@ DedupPlatformError
 ├── ClockBehindError         Spark's clock is behind the time of a table's newest commit; nothing was changed
 ├── HeldBatchError           too large a share of a batch would be rejected; nothing was published
 ├── ConservationError        counts do not balance; nothing was published
+├── NewerVersionError        what a newer version of the platform wrote, which this one cannot read
 └── IncompatibleChangeError  the stream file differs from its tables in a way that is refused
 """
 
@@ -192,6 +193,10 @@ class HeldBatchError(DedupPlatformError):
 
 class ConservationError(DedupPlatformError):
     """What was read and what would be written do not balance; nothing was published."""
+
+
+class NewerVersionError(DedupPlatformError):
+    """What a newer version of the platform wrote, which this one cannot read; nothing was changed."""
 
 
 class IncompatibleChangeError(DedupPlatformError):

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform import tables
 from dedup_platform.errors import LostRecordsError, SourceError, UnknownStreamError
-from dedup_platform.ingest import Ingest, PartitionOffsets, Tries, Waiting
-from dedup_platform.lake import Lakehouse, catalog
+from dedup_platform.ingest import Attempts, Ingest, PartitionOffsets, Waiting
+from dedup_platform.lake import Lakehouse, snapshots
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.commits import Commit
 from dedup_platform.ledger import Health, Ledger, TableSize
@@ -90,7 +90,7 @@ class Platform:
         self.lake = Lakehouse(Catalog(settings), cache(spark))
         self.ledger = Ledger(settings, self.lake.catalog)
         self._ingest = Ingest(self.lake, self.ledger)
-        self._tries = Tries(self._ingest, Health(lambda: self.ledger.engine), lambda: self.clock())
+        self._attempts = Attempts(self._ingest, Health(lambda: self.ledger.engine), lambda: self.clock())
         self._recompute = Recompute(self.lake, self.ledger)
         self._maintenance = Maintenance(self.lake, self.ledger)
         self._rebucketing = Rebucketing(self.lake, self.ledger)
@@ -118,22 +118,22 @@ class Platform:
 
         With `patient`, a failure that may pass by itself is tried again, after pauses, until the circuit opens.
         """
-        return self._tries.ingest(self.stream(stream), lambda: self._batches(stream), patient)
+        return self._attempts.ingest(self.stream(stream), lambda: self._batches(stream), patient)
 
     def look(self, stream: str) -> Waiting | None:
         """What waits at the source, for whoever starts ingests by itself: whether it can be asked is noted.
 
         None while nothing should be tried, and if the source cannot be asked: `health` tells why.
         """
-        return self._tries.look(self.stream(stream), lambda: self.waiting(stream))
+        return self._attempts.look(self.stream(stream), lambda: self.waiting(stream))
 
     def health(self, stream: str) -> Circuit:
         """How a stream's ingest fares, and when it is tried again."""
-        return self._tries.health(self.stream(stream))
+        return self._attempts.health(self.stream(stream))
 
     def note_lost_run(self, stream: str, what: str) -> None:
         """Count an ingest as failed that could not say so itself, because its process died or never began."""
-        self._tries.note(self.stream(stream), "transient", what)
+        self._attempts.note(self.stream(stream), "transient", what)
 
     def accept_batch(self, stream: str) -> Commit | None:
         """Let the batch that is held be taken in as it is, by the next ingest; None if none is held."""
@@ -227,7 +227,7 @@ class Platform:
     def rows(self, stream: str, table: str) -> int:
         """How many rows a table has, by its newest snapshot's summary."""
         loaded = self.lake.catalog.load(stream, table)
-        return catalog.total_rows(loaded) if loaded else 0
+        return snapshots.total_rows(loaded) if loaded else 0
 
     def read(self, stream: str, table: str) -> DataFrame:
         """A table's current rows. Events and duplicates are the pair of snapshots that belong together."""

@@ -1,4 +1,7 @@
-"""How often whoever lost a race to another writer tries again."""
+"""How often what failed is tried again, and after which pauses. Which failures those are, its user says.
+
+Only the tries of an ingest have rules of their own: those of the stream file (`ingest.attempts`).
+"""
 
 from functools import partial
 
@@ -12,11 +15,16 @@ from tenacity import (
 
 from dedup_platform.errors import ConflictError, FilesReplacedError
 
-_five_times = partial(retry, stop=stop_after_attempt(5), wait=wait_random_exponential(0.2, 5), reraise=True)
+retry_commits = partial(retry, stop=stop_after_attempt(12), wait=wait_random_exponential(0.05, 2), reraise=True)
+"""For one commit to a catalog that others commit to as well: a fraction of a second each."""
+retry_reads = partial(retry, stop=stop_after_attempt(6), wait=wait_random_exponential(0.2, 5), reraise=True)
+"""For one piece of a file that a server broke off."""
+retry_work = partial(retry, stop=stop_after_attempt(5), wait=wait_random_exponential(0.2, 5), reraise=True)
+"""For work that is done anew from its beginning."""
 
-retry_on_conflict = _five_times(retry=retry_if_exception_type(ConflictError))
+retry_on_conflict = retry_work(retry=retry_if_exception_type(ConflictError))
 """Wraps a function that may raise ConflictError: it is called anew, at most five times."""
-retry_with_same_files = _five_times(
+retry_with_same_files = retry_work(
     retry=retry_if_exception_type(ConflictError) & retry_if_not_exception_type(FilesReplacedError)
 )
 """The same for a function that only commits files made before: they are of no use where others were replaced first."""

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.lake import Staged
-from dedup_platform.lake.catalog import files_by_cell
+from dedup_platform.lake.snapshots import files_by_cell
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream

@@ -12,9 +12,10 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
 from benchmarks.contender import Output
 from benchmarks.contenders.ours import STREAM, Ours
 from dedup_platform import tables
-from dedup_platform.lake.catalog import Catalog, files_by_cell, head
+from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.snapshots import files_by_cell, head
 from dedup_platform.lake.table_files import TableFiles
-from dedup_platform.recompute.tasks import RecordChunk, Store, Written, chunks_of_cells, work
+from dedup_platform.recompute.tasks import CellResult, Chunk, Store, chunks_of_cells, run_tasks
 from dedup_platform.stream import Stream
 
 _PLACE = ("floor", "events")
@@ -26,12 +27,12 @@ class Copying:
 
     stream: Stream
 
-    def __call__(self, chunk: RecordChunk, store: Store) -> Iterator[Written]:
+    def __call__(self, chunk: Chunk, store: Store) -> Iterator[CellResult]:
         """The copy of each cell of the chunk."""
         for cell, files in chunk.cells.items():
             rows = store.read(tables.RAW_EVENTS, files, tables.column_names(self.stream, tables.DEDUPLICATED_EVENTS))
             is_changed, file = store.replace(_PLACE[1], cell, (), rows, (), ())
-            yield Written(cell, _PLACE[1], is_changed, file)
+            yield CellResult(cell, _PLACE[1], is_changed, file)
 
 
 class Floor(Ours):
@@ -53,7 +54,7 @@ class Floor(Ours):
         raw, to = catalog.load_table(STREAM, tables.RAW_EVENTS), catalog.load_table(*_PLACE)
         cells = files_by_cell(raw, head(raw).snapshot_id)
         files = {name: TableFiles.of(table, properties) for name, table in ((tables.RAW_EVENTS, raw), (_PLACE[1], to))}
-        done = work(self._spark(), chunks_of_cells(cells, cells, {}), Copying(self.stream), files)
+        done = run_tasks(self._spark(), chunks_of_cells(cells, cells, {}), Copying(self.stream), files)
         self._read_by_work += done.bytes_read
         with to.transaction() as transaction, transaction.update_snapshot().fast_append() as append:
             for each in done.written:

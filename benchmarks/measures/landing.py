@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import median
 
 import dagster as dg
-from dedup_platform.spark.connect_server import connect_server
 
 from benchmarks.bench import Bench, land
 from benchmarks.contender import Task
@@ -27,10 +26,12 @@ from benchmarks.contenders.ours import STREAM, deployment
 from benchmarks.data import Events
 from benchmarks.process import PROJECT, Contestant
 from dedup_platform import tables
-from dedup_platform.lake.catalog import Catalog, committed_at, head
+from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.snapshots import committed_at, head
 from dedup_platform.orchestration.embedded import open_instance
 from dedup_platform.orchestration.runs import ENDED
 from dedup_platform.settings import ENV_PREFIX, Settings
+from dedup_platform.spark.connect_server import connect_server
 
 NAME = "landing"
 EVENTS, DAYS = 100_000, 10

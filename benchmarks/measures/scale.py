@@ -65,7 +65,7 @@ class _Stream:
     def measured(self) -> Iterator[tuple[str, float]]:
         """Names and numbers: bytes unless they say otherwise."""
         for start in range(0, len(self.cells), CELLS_A_COMMIT):
-            self.take_in(self.cells[start : start + CELLS_A_COMMIT])
+            self.ingest(self.cells[start : start + CELLS_A_COMMIT])
         yield "plan of every cell, peak memory", _peak(lambda: self.platform.plan(STREAM))
         self.repair()
         yield "manifests of the built stream", self.size("*.avro")
@@ -74,7 +74,7 @@ class _Stream:
         newest = self.cells[-BUCKETS:]
         before, receipts = self.size("*"), self.size("receipts/*")
         for number in range(1, INGESTS + 1):
-            self.take_in(newest)
+            self.ingest(newest)
             if number % INGESTS_A_REPAIR == 0:
                 self.repair()
         repairs = INGESTS // INGESTS_A_REPAIR
@@ -95,11 +95,11 @@ class _Stream:
         (self.settings.home / "control.db").unlink()
         yield "fold from nothing, peak memory", _peak(lambda: self.opened().ledger.sync(STREAM))
 
-    def take_in(self, cells: Sequence[Cell]) -> None:
+    def ingest(self, cells: Sequence[Cell]) -> None:
         """An ingest of one file of the source, whose records all arrived after those of the one before."""
         self.arrived += timedelta(seconds=1)
         self.sources += 1
-        self.tables.take_in(cells, self.arrived, [f"2026/01/01/events-{self.sources:06}.json.gz"])
+        self.tables.ingest(cells, self.arrived, [f"2026/01/01/events-{self.sources:06}.json.gz"])
 
     def repair(self) -> None:
         for table in tables.DERIVED:

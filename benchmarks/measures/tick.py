@@ -77,7 +77,7 @@ class _Life:
         """Every case, in the order of a stream's life."""
         with open_instance(self.settings) as instance:
             for start in range(0, len(self.cells), CELLS_A_COMMIT):
-                self.take_in(self.cells[start : start + CELLS_A_COMMIT])
+                self.ingest(self.cells[start : start + CELLS_A_COMMIT])
             self.time("fold of the first ingests", self.sync)
             self.look("every cell stale", instance, len(self.cells))
             for table in tables.DERIVED:
@@ -91,13 +91,13 @@ class _Life:
             for late in (self.cells[:1], some):
                 self.repair(late, instance)
             for _ in range(CHANGES_A_CELL):
-                self.take_in(some)
+                self.ingest(some)
             self.sync()
             self.look(f"{len(some):,} stale by {CHANGES_A_CELL} ingests each", instance, len(some))
 
     def repair(self, late: Sequence[Cell], instance: dg.DagsterInstance) -> None:
         """A late event in each of these cells, and its repair."""
-        self.take_in(late)
+        self.ingest(late)
         self.time(f"fold of an ingest into {len(late):,}", self.sync)
         self.look(f"{len(late):,} stale", instance, len(late))
         for table in tables.DERIVED:
@@ -115,10 +115,10 @@ class _Life:
         sensor()
         self.time(f"tick, {case}", sensor, self.runs)
 
-    def take_in(self, cells: Sequence[Cell]) -> None:
+    def ingest(self, cells: Sequence[Cell]) -> None:
         """An ingest whose records all arrived after those of the one before."""
         self.arrived += timedelta(seconds=1)
-        self.tables.take_in(cells, self.arrived)
+        self.tables.ingest(cells, self.arrived)
 
     def sync(self) -> None:
         """Fold what is new."""

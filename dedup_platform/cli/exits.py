@@ -15,6 +15,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.ConflictError, 3),
     (errors.SourceChangedError, 3),
     (errors.IncompatibleChangeError, 4),
+    (errors.NewerVersionError, 4),
     (errors.ConservationError, 4),
     (errors.HeldBatchError, 4),
     (errors.LostRecordsError, 4),

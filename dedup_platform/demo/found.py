@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, functions as F
 
 from dedup_platform import tables
 from dedup_platform.demo.truth import Found, Visit
-from dedup_platform.lake.catalog import changes, since
+from dedup_platform.lake.snapshots import changes, since
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream

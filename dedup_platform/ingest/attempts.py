@@ -30,7 +30,7 @@ LASTING = (ConservationError, IncompatibleChangeError, LostRecordsError, Setting
 """Failures that trying again does not mend: somebody must change something first. All others may pass by themselves."""
 
 
-class Tries:
+class Attempts:
     """What becomes of the tries of each stream's ingest."""
 
     def __init__(self, ingest: Ingest, health: Health, clock: Callable[[], datetime]) -> None:

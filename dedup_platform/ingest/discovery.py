@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from pydantic import TypeAdapter, ValidationError
 
 from dedup_platform.ingest.pending import CHANGED
-from dedup_platform.ledger import ANY_GENERATION, Acceptance, Ledger, ReadFile
+from dedup_platform.lake.receipts import ANY_GENERATION, Acceptance, ReadFile
+from dedup_platform.ledger import Ledger
 from dedup_platform.sources.files import SourceFile, list_files
 from dedup_platform.sources.listing import unsettled
 from dedup_platform.sources.s3 import ListedKey, S3Access, list_keys

@@ -5,6 +5,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -17,9 +18,9 @@ from dedup_platform.ingest.discovery import Generations, Look, judged, look_at_b
 from dedup_platform.ingest.intake import CELL_BYTES, Intake, buckets_for
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake import Lakehouse, Staged
-from dedup_platform.lake.catalog import new_receipt_name
 from dedup_platform.lake.commits import Commit
-from dedup_platform.ledger import ANY_GENERATION, Acceptance, Head, Ledger
+from dedup_platform.lake.receipts import ANY_GENERATION, Acceptance, FilesReceipt, ReadFile, new_receipt_name
+from dedup_platform.ledger import Head, Ledger
 from dedup_platform.sources.files import SourceFile, changed_since_listed, grouped, read_files, read_group
 from dedup_platform.sources.s3 import S3Access
 from dedup_platform.stream import Stream
@@ -91,15 +92,15 @@ class FilesIntake(Intake):
         changed = {file.path: file.etag for file in look.changed}
         known = changed | {file.path: file.etag for file in look.doubtful}
         read = self.ledger.files(stream.name, known)
-        accepted = [
-            Acceptance(path, known[path], read[path].generation + 1)._asdict() for path in paths if path in known
-        ]
+        accepted = [Acceptance(path, known[path], read[path].generation + 1) for path in paths if path in known]
         if unknown := sorted(set(paths) - known.keys()):
             raise UnknownFileError(
                 f"{stream.name}: {', '.join(unknown)} did not change after being read; changed: "
                 f"{', '.join(sorted(changed)) or 'none'}"
             )
-        commit = self._commit_positions(stream, heads[tables.RAW_EVENTS], {"accepted": accepted}, "accepted")
+        commit = self._commit_positions(
+            stream, heads[tables.RAW_EVENTS], FilesReceipt(reason="accepted", accepted=tuple(accepted))
+        )
         # A listing that starts behind them would not find them.
         self.ledger.keep_listing(stream.name, None)
         return commit
@@ -112,9 +113,9 @@ class FilesIntake(Intake):
     def accept_batch(self, stream: Stream, batch: str, now: datetime) -> Commit:
         """Record in the lake that these files may be taken in, whatever share of their records is rejected."""
         heads = self._ready(stream, now)
-        return self._commit_positions(
-            stream, heads[tables.RAW_EVENTS], {"accepted": json.loads(batch)}, "batch accepted"
-        )
+        accepted = tuple(Acceptance(**each) for each in json.loads(batch))
+        receipt = FilesReceipt(reason="batch accepted", accepted=accepted)
+        return self._commit_positions(stream, heads[tables.RAW_EVENTS], receipt)
 
     def _check_share(self, stream: Stream, files: Generations, spans: Iterable[Span]) -> None:
         """Refuse a batch too much of which would be rejected, unless people accepted the files that it is in."""
@@ -123,10 +124,10 @@ class FilesIntake(Intake):
         accepted = {
             (each.path, each.generation)
             for each in batch
-            if each in known or each._replace(generation=ANY_GENERATION) in known
+            if each in known or replace(each, generation=ANY_GENERATION) in known
         }
         if reason := self._hold_back(stream, spans, accepted):
-            raise HeldBatchError(reason, json.dumps([each._asdict() for each in batch]))
+            raise HeldBatchError(reason, json.dumps([vars(each) for each in batch]))
 
     def _ready(self, stream: Stream, now: datetime) -> dict[str, Head]:
         heads = self.ledger.sync(stream.name)
@@ -164,8 +165,10 @@ class FilesIntake(Intake):
         if staged is None or unsettled:
             self._discard(staged)
             return self._append(stream, head, _without(stream, files, unsettled))
-        receipt: dict[str, object] = {"files": [_position(file, generation, records) for file, generation in files]}
-        self._write_receipt(stream, head, name, receipt)
+        read = tuple(_position(file, generation, records) for file, generation in files)
+        self.lake.catalog.write_receipt(
+            stream.name, FilesReceipt(name=name, reason="ingest", files=read, previous=head.receipt)
+        )
         self.lake.publish(staged)
         return self._commit(stream, staged, f"{len(files)} files", started, spans)
 
@@ -201,30 +204,21 @@ class FilesIntake(Intake):
         known = {(each.path, each.generation): each.etag for each in self.ledger.files(stream.name).values()}
         # That the others hold what they held is taken on trust, so that it is seen at least if they change from now on.
         listed = {file.path: file.etag for file, _ in self._look(stream, now, whole=True).files}
-        files = [
-            {
-                "path": path,
-                "generation": generation,
-                "size": None,
-                "etag": known.get((path, generation)) or listed.get(path),
-                "records": count,
-            }
+        files = tuple(
+            ReadFile(path, generation, None, known.get((path, generation)) or listed.get(path), count)
             for (path, generation), count in records.items()
-        ]
-        self._commit_positions(stream, head, {"files": files, "derived": True}, "derived positions")
+        )
+        self._commit_positions(stream, head, FilesReceipt(reason="derived positions", files=files, derived=True))
 
-    def _commit_positions(self, stream: Stream, head: Head, receipt: dict[str, object], reason: str) -> Commit:
+    def _commit_positions(self, stream: Stream, head: Head, receipt: FilesReceipt) -> Commit:
         started = time.monotonic()
-        name = new_receipt_name()
-        properties = {"receipt": name, "reason": reason}
+        if not receipt.derived:
+            receipt = receipt.model_copy(update={"previous": head.receipt})
+        properties = {"receipt": receipt.name, "reason": receipt.reason}
         staged = self.lake.stage_nothing(stream, tables.RAW_EVENTS, head.snapshot_id, properties)
-        self._write_receipt(stream, head, name, receipt)
+        self.lake.catalog.write_receipt(stream.name, receipt)
         self.lake.publish(staged)
         return self._commit(stream, staged, "positions", started)
-
-    def _write_receipt(self, stream: Stream, head: Head, name: str, receipt: dict[str, object]) -> None:
-        previous = None if receipt.get("derived") else head.receipt
-        self.lake.catalog.write_receipt(stream.name, name, {**receipt, "name": name, "previous": previous})
 
 
 def _bounded(stream: Stream, files: Generations) -> Generations:
@@ -249,11 +243,5 @@ def _without(stream: Stream, files: Generations, unsettled: Collection[str]) -> 
     return rest
 
 
-def _position(file: SourceFile, generation: int, records: dict[tuple[str, int], int]) -> dict[str, object]:
-    return {
-        "path": file.path,
-        "generation": generation,
-        "size": file.size,
-        "etag": file.etag,
-        "records": records.get((file.path, generation), 0),
-    }
+def _position(file: SourceFile, generation: int, records: dict[tuple[str, int], int]) -> ReadFile:
+    return ReadFile(file.path, generation, file.size, file.etag, records.get((file.path, generation), 0))

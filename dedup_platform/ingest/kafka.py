@@ -25,8 +25,9 @@ from dedup_platform.ingest.offset_ranges import (
 )
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake import Lakehouse, Staged
-from dedup_platform.lake.catalog import POSITIONS, new_receipt_name
 from dedup_platform.lake.commits import Commit
+from dedup_platform.lake.receipts import PositionsReceipt, new_receipt_name
+from dedup_platform.lake.snapshots import POSITIONS
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.sources.kafka import Place, Positions, Range, Standing, Topic, TopicState, read_ranges
 from dedup_platform.stream import KafkaAppendTime, Stream
@@ -248,7 +249,7 @@ class KafkaIntake(Intake):
 
     def _publish(self, stream: Stream, staged: Staged, name: str, before: Standing, after: Standing) -> None:
         """Publish with the receipt that the staged snapshot names. `before` is where the stream stood without it."""
-        self.lake.catalog.write_receipt(stream.name, name, {"name": name, **after.to_value()})
+        self.lake.catalog.write_receipt(stream.name, PositionsReceipt(name=name, **after.to_value()))
         properties = self._standings.table_properties(stream, staged.base, before)
         self.lake.publish(replace(staged, table_properties=properties))
 

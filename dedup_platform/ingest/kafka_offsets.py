@@ -15,7 +15,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
 from dedup_platform.lake import Lakehouse
-from dedup_platform.lake.catalog import POSITIONS, SUMMARY, ancestry, positions_receipt, summary
+from dedup_platform.lake.receipts import PositionsReceipt
+from dedup_platform.lake.snapshots import POSITIONS, SUMMARY, ancestry, positions_receipt, summary
 from dedup_platform.sources.kafka import Place, Positions, Standing
 from dedup_platform.stream import Stream
 
@@ -110,9 +111,9 @@ class Standings:
         known, standing = self._newest.get(stream.name, ("", Standing()))
         if known != name:
             receipt = self.lake.catalog.read_receipt(stream.name, name)
-            if receipt is None:
+            if not isinstance(receipt, PositionsReceipt):
                 return Standing()
-            standing = Standing.from_value(receipt)
+            standing = Standing.from_value(receipt.model_dump())
             self._newest[stream.name] = name, standing
         return standing
 

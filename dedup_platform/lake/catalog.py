@@ -1,62 +1,27 @@
-"""Reads what Iceberg itself records: tables, main's snapshots, what each of them changed, and receipts. No Spark."""
+"""The deployment's Iceberg catalog: tables by their names, receipts and parts of checkpoints by theirs. No Spark."""
 
-import json
-from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+import logging
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import FileInfo, FileSelector
 from pyiceberg.catalog import Catalog as IcebergCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.manifest import (
-    DataFile,
-    ManifestContent,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-    PartitionFieldSummary,
-)
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import TimestamptzType
 from sqlalchemy import bindparam, select
 from sqlalchemy.exc import DBAPIError
 
 from dedup_platform.lake.monotonic import monotonic_catalog
-from dedup_platform.planning.cells import EPOCH, NO_ENTITY, Cell
+from dedup_platform.lake.receipts import AnyReceipt, Receipt, parse_receipt, receipt_text
 from dedup_platform.settings import CATALOG, ENV_PREFIX, Settings, of_files
 from dedup_platform.uris import reaching
 
-SUMMARY = "dedup-platform."
-"""Prefix of the platform's own properties in a snapshot's summary."""
-POSITIONS = "positions"
-"""The property of a summary that names the receipt in which a commit tells how far topics were read."""
-
-
-@dataclass(frozen=True)
-class FileChange:
-    """One data file that a snapshot added (`sign` 1) or took away (-1). A rejected row's file has no cell."""
-
-    cell: Cell | None
-    sign: int
-    rows: int
-    bytes: int
-    arrival_min: datetime | None
-    arrival_max: datetime | None
-    sequence: int
-    """Sequence number of the commit that wrote the file's rows."""
+_LOG = logging.getLogger(__name__)
 
 
 class Catalog:
@@ -109,20 +74,23 @@ class Catalog:
         io = load_file_io(self.settings.file_properties(), location)
         return Table(place, metadata, str(location), io, catalog)
 
-    def write_receipt(self, stream: str, name: str, receipt: dict[str, Any]) -> None:
+    def write_receipt(self, stream: str, receipt: Receipt) -> None:
         """Write the immutable note that a commit's summary names; it must be there before the commit is published.
 
         Receipts lie beside the tables, not inside them, so that orphan removal never takes them.
         """
-        with self.files.new_output(self._receipt_path(stream, name)).create() as file:
-            file.write(json.dumps(receipt, separators=(",", ":")).encode())
+        with self.files.new_output(self._receipt_path(stream, receipt.name)).create() as file:
+            file.write(receipt_text(receipt))
 
-    def read_receipt(self, stream: str, name: str) -> dict[str, Any] | None:
-        """A receipt by its name; None if it is gone."""
+    def read_receipt(self, stream: str, name: str) -> AnyReceipt | None:
+        """A receipt by its name; None if it is gone or damaged. Raises NewerVersionError."""
         try:
             with self.files.new_input(self._receipt_path(stream, name)).open() as file:
-                return dict(json.loads(file.read()))
+                return parse_receipt(stream, name, file.read())
         except FileNotFoundError:
+            return None
+        except ValueError as error:
+            _LOG.warning("%s: the receipt %s is damaged and counts as lost: %s", stream, name, error)
             return None
 
     def write_part(self, stream: str, name: str, rows: pa.Table) -> None:
@@ -180,238 +148,3 @@ _LOCATION = select(IcebergTables.metadata_location).where(
 def _metadata_location(catalog: SqlCatalog, stream: str, table: str) -> str | None:
     with catalog.engine.connect() as connection:
         return connection.execute(_LOCATION, {"stream": stream, "table": table}).scalar()
-
-
-def new_receipt_name() -> str:
-    """A name that no other receipt has."""
-    return f"{uuid4().hex}.json"
-
-
-def head(table: Table) -> Snapshot:
-    """The newest snapshot of main; every table is created with one."""
-    snapshot = table.current_snapshot()
-    assert snapshot is not None, f"{table.name()} has no snapshot: it was not created by this platform"
-    return snapshot
-
-
-def bucket_count(table: Table) -> int:
-    """N of the table's `bucket(N, entity_id)`."""
-    return next(
-        field.transform.num_buckets for field in table.spec().fields if isinstance(field.transform, BucketTransform)
-    )
-
-
-def ancestry(table: Table, of: int | None = None) -> Iterator[Snapshot]:
-    """A snapshot (main's newest if none is given) and those before it, newest first, as far as they did not expire."""
-    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
-    snapshot: Snapshot | None = head(table) if of is None else by_id.get(of)
-    while snapshot is not None:
-        yield snapshot
-        snapshot = by_id.get(snapshot.parent_snapshot_id or 0)
-
-
-def since(table: Table, known: int | None) -> tuple[list[Snapshot], bool]:
-    """Main's snapshots after the known one, oldest first, and whether the known one is an ancestor of main.
-
-    For an unknown or lost one: all that remain, and False.
-    """
-    newer: list[Snapshot] = []
-    for snapshot in ancestry(table):
-        if snapshot.snapshot_id == known:
-            return newer[::-1], True
-        newer.append(snapshot)
-    return newer[::-1], False
-
-
-def changes(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
-    """The data files that this snapshot itself added and took away, from its own manifest entries."""
-    arrival = _arrival_field(table)
-    return (_file_change(entry, arrival) for entry in _own_entries(table, snapshot))
-
-
-def added_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
-    """The data files that this snapshot itself added."""
-    entries = _own_entries(table, snapshot)
-    return (entry.data_file for entry in entries if entry.status == ManifestEntryStatus.ADDED)
-
-
-def _own_entries(table: Table, snapshot: Snapshot) -> Iterator[ManifestEntry]:
-    for manifest in snapshot.manifests(table.io):
-        if manifest.added_snapshot_id == snapshot.snapshot_id:
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
-                if entry.snapshot_id == snapshot.snapshot_id and entry.status != ManifestEntryStatus.EXISTING:
-                    yield entry
-
-
-def changed_cells(table: Table, since_snapshot: int | None) -> frozenset[Cell]:
-    """The cells that main's snapshots after this one changed."""
-    newer = [snapshot for snapshot in since(table, since_snapshot)[0] if not rewrites_only(snapshot)]
-    return frozenset(change.cell for snapshot in newer for change in changes(table, snapshot) if change.cell)
-
-
-def rewrites_only(snapshot: Snapshot) -> bool:
-    """Whether a snapshot holds the same rows in other files, as a compaction leaves them."""
-    return snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE
-
-
-def changes_numbering(snapshot: Snapshot) -> bool:
-    """Whether a snapshot gave its table another number of buckets: the same rows, in other cells."""
-    return rewrites_only(snapshot) and summary(snapshot, "reason") == "buckets"
-
-
-def live(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
-    """All data files of a snapshot, as if it had added them all."""
-    arrival = _arrival_field(table)
-    for manifest in snapshot.manifests(table.io):
-        if manifest.content == ManifestContent.DATA:
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                yield _file_change(entry, arrival)
-
-
-def files_by_cell(table: Table, snapshot_id: int, cells: Collection[Cell] | None = None) -> dict[Cell, list[DataFile]]:
-    """The data files of a snapshot by cell, of all or of these cells; files of rejected records are in none.
-
-    Manifests that can hold none of these cells are not read.
-    """
-    snapshot = table.snapshot_by_id(snapshot_id)
-    assert snapshot is not None, f"{table.name()} has no snapshot {snapshot_id}"
-    wanted = None if cells is None else _Wanted.of(cells)
-    found: dict[Cell, list[DataFile]] = {}
-    for manifest in snapshot.manifests(table.io):
-        if wanted is None or wanted.may_be_in(manifest):
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                cell = cell_of(entry.data_file)
-                if cell and (wanted is None or cell in wanted.cells):
-                    found.setdefault(cell, []).append(entry.data_file)
-    return found
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """Cells that somebody looks for, and their partitions and buckets, each sorted."""
-
-    cells: frozenset[Cell]
-    partitions: tuple[int, ...]
-    buckets: tuple[int, ...]
-
-    @classmethod
-    def of(cls, cells: Collection[Cell]) -> "_Wanted":
-        partitions, buckets = ({cell[place] for cell in cells} for place in (0, 1))
-        return cls(frozenset(cells), tuple(sorted(partitions)), tuple(sorted(buckets)))
-
-    def may_be_in(self, manifest: ManifestFile) -> bool:
-        """Whether the bounds of the manifest's partitions and buckets leave room for one of them."""
-        if not manifest.partitions:
-            return True
-        by_time, by_entity = manifest.partitions
-        is_null = NO_ENTITY in self.buckets and by_entity.contains_null
-        return _any_within(self.partitions, by_time) and (is_null or _any_within(self.buckets, by_entity))
-
-
-def _any_within(values: Sequence[int], bounds: PartitionFieldSummary) -> bool:
-    if bounds.lower_bound is None or bounds.upper_bound is None:
-        return False
-    low, high = (int.from_bytes(bound, "little", signed=True) for bound in (bounds.lower_bound, bounds.upper_bound))
-    place = bisect_left(values, low)
-    return place < len(values) and values[place] <= high
-
-
-def rejected_files(table: Table, snapshot_id: int) -> list[DataFile]:
-    """The data files of rejected records of a snapshot of `raw_events`, in the order of their paths."""
-    tasks = table.scan("event_time is null", snapshot_id=snapshot_id).plan_files()
-    return sorted((task.file for task in tasks if cell_of(task.file) is None), key=lambda file: file.file_path)
-
-
-def added_rejected_files(table: Table, snapshot: Snapshot) -> list[DataFile]:
-    """The data files of rejected records that this snapshot of `raw_events` itself added."""
-    return [
-        entry.data_file
-        for manifest in snapshot.manifests(table.io)
-        if manifest.added_snapshot_id == snapshot.snapshot_id
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-        if entry.status == ManifestEntryStatus.ADDED
-        and entry.snapshot_id == snapshot.snapshot_id
-        and cell_of(entry.data_file) is None
-    ]
-
-
-def summary(snapshot: Snapshot, name: str) -> str | None:
-    """One of the platform's own properties of a snapshot."""
-    return snapshot.summary.additional_properties.get(SUMMARY + name) if snapshot.summary else None
-
-
-def positions_receipt(snapshot: Snapshot) -> str | None:
-    """The receipt in which a commit of `raw_events` tells how far topics were read.
-
-    The version before wrote into the summary what now is in the receipt.
-    """
-    told = summary(snapshot, POSITIONS)
-    return told if told and not told.startswith("{") else None
-
-
-def paired_duplicates(events: Table, of: int | None = None) -> int | None:
-    """The snapshot of `duplicate_events` that the newest `deduplicated_events`, or a snapshot of them, came with."""
-    return next((pair for _, pair in pairs(events, of)), None)
-
-
-def pairs(events: Table, of: int | None = None) -> Iterator[tuple[int, int]]:
-    """Snapshots of `deduplicated_events`, from one or main's newest on, that name one of `duplicate_events`.
-
-    Each with the one that it names, newest first.
-    """
-    for snapshot in ancestry(events, of):
-        if (pair := summary(snapshot, "duplicates-snapshot")) is not None:
-            yield snapshot.snapshot_id, int(pair)
-
-
-def total_rows(table: Table) -> int:
-    """Rows of the newest snapshot."""
-    return _total(table, "total-records")
-
-
-def total_files(table: Table) -> int:
-    """Data files of the newest snapshot."""
-    return _total(table, "total-data-files")
-
-
-def _total(table: Table, name: str) -> int:
-    found = head(table).summary
-    return int(found.additional_properties.get(name, 0)) if found else 0
-
-
-def committed_at(snapshot: Snapshot) -> datetime:
-    """When a snapshot was made, by its writer's clock."""
-    return datetime.fromtimestamp(snapshot.timestamp_ms / 1000, tz=UTC)
-
-
-def _file_change(entry: ManifestEntry, arrival: int | None) -> FileChange:
-    file = entry.data_file
-    return FileChange(
-        cell=cell_of(file),
-        sign=-1 if entry.status == ManifestEntryStatus.DELETED else 1,
-        rows=file.record_count,
-        bytes=file.file_size_in_bytes,
-        arrival_min=_bound(file.lower_bounds, arrival),
-        arrival_max=_bound(file.upper_bounds, arrival),
-        sequence=entry.sequence_number or 0,
-    )
-
-
-def cell_of(file: DataFile) -> Cell | None:
-    """The cell that a data file lies in; None for rejected rows."""
-    partition, bucket = file.partition[0], file.partition[1]
-    if partition is None:
-        return None
-    ordinal = (partition - date(1970, 1, 1)).days if isinstance(partition, date) else int(partition)
-    return Cell(ordinal, NO_ENTITY if bucket is None else int(bucket))
-
-
-def _arrival_field(table: Table) -> int | None:
-    """The id of `arrival_time`; None in a table without it. Looked up once, not for each of many entries."""
-    return next((field.field_id for field in table.schema().fields if field.name == "arrival_time"), None)
-
-
-def _bound(bounds: dict[int, bytes] | None, field: int | None) -> datetime | None:
-    value = bounds.get(field) if bounds and field is not None else None
-    # An Iceberg timestamp is a number of microseconds.
-    return EPOCH + timedelta(microseconds=int(from_bytes(TimestamptzType(), value))) if value else None

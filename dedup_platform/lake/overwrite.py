@@ -9,7 +9,7 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _ManifestMergeManager, _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 
-from dedup_platform.lake.catalog import cell_of
+from dedup_platform.lake.snapshots import cell_of
 
 MOST_ENTRIES = 256
 """Entries of a manifest of new files. A later commit reads and rewrites whole manifests of the cells it replaces."""

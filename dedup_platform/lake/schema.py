@@ -7,7 +7,7 @@ from pyiceberg.transforms import DayTransform
 
 from dedup_platform import tables
 from dedup_platform.errors import IncompatibleChangeError
-from dedup_platform.lake.catalog import bucket_count, cell_of, head
+from dedup_platform.lake.snapshots import bucket_count, cell_of, head
 from dedup_platform.stream import Stream
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dedup_platform.lake.catalog import FileChange
+from dedup_platform.lake.snapshots import FileChange
 from dedup_platform.planning.cells import Cell
 
 

@@ -5,10 +5,9 @@ loses nothing. The fold is the only way in, so there is nothing to keep in step 
 fared lately, is no copy of anything; to lose it costs a few tries.
 """
 
-from dedup_platform.ledger.facts import Acceptance, CellSize, Head, ReadFile, TableSize
-from dedup_platform.ledger.fold import ANY_GENERATION
+from dedup_platform.ledger.facts import CellSize, Head, TableSize
 from dedup_platform.ledger.health import Health
 from dedup_platform.ledger.ledger import Ledger
 from dedup_platform.ledger.schema import LOST
 
-__all__ = ["ANY_GENERATION", "LOST", "Acceptance", "CellSize", "Head", "Health", "Ledger", "ReadFile", "TableSize"]
+__all__ = ["LOST", "CellSize", "Head", "Health", "Ledger", "TableSize"]

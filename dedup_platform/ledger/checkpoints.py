@@ -4,21 +4,20 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import sqlalchemy as sa
 
-from dedup_platform import tables
 from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.receipts import PartKind, ReadFile, Receipt, parts_of
 from dedup_platform.ledger.facts import moment
+from dedup_platform.ledger.fold import FilesTold, Proof, Told
 from dedup_platform.ledger.schema import BUILT, FILES, UNTOLD
 from dedup_platform.planning.cells import EPOCH, Cell
 
-Receipt = dict[str, Any]
-
 _CELL = [pa.field("partition", pa.int32()), pa.field("bucket", pa.int32())]
-KINDS: Mapping[str, tuple[sa.Table, pa.Schema]] = {
+KINDS: Mapping[PartKind, tuple[sa.Table, pa.Schema]] = {
     "built": (
         BUILT,
         pa.schema([*_CELL, pa.field("input_sequence", pa.int64()), pa.field("fingerprint", pa.string())]),
@@ -60,13 +59,13 @@ class Untold(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a checkpoint holds, in the form in which receipts say the same."""
+    """What a checkpoint holds, in the form in which facts are taken from receipts."""
 
-    receipts: list[Receipt]
+    told: list[Told]
     untold: list[Untold]
 
 
-def read_part(connection: sa.Connection, stream: str, table: str, kind: str) -> pa.Table:
+def read_part(connection: sa.Connection, stream: str, table: str, kind: PartKind) -> pa.Table:
     """All rows of this kind that the control database has of a table."""
     found, schema = KINDS[kind]
     query = sa.select(*found.c[*schema.names]).where(found.c.stream == stream).order_by(*found.primary_key)
@@ -79,16 +78,16 @@ def read_part(connection: sa.Connection, stream: str, table: str, kind: str) -> 
     )
 
 
-def read_content(catalog: Catalog, stream: str, table: str, receipt: Mapping[str, Any]) -> Content | None:
+def read_content(catalog: Catalog, stream: str, receipt: Receipt) -> Content | None:
     """What the checkpoint of this receipt holds; None if a part of it is gone."""
-    parts: dict[str, list[pa.Table]] = {}
-    for kind, named in receipt["checkpoint"].items():
-        found = [catalog.read_part(stream, part["name"]) for part in named]
+    parts: dict[PartKind, list[pa.Table]] = {}
+    for kind, named in parts_of(receipt).items():
+        found = [catalog.read_part(stream, part.name) for part in named]
         if any(part is None for part in found):
             return None
         parts[kind] = found
-    files = [{"files": part.to_pylist()} for part in parts.get("files", ())]
-    built = [each for part in parts.get("built", ()) for each in _as_receipts(table, part)]
+    files = [FilesTold([ReadFile(**row) for row in part.to_pylist()]) for part in parts.get("files", ())]
+    built = [each for part in parts.get("built", ()) for each in _proofs(part)]
     untold = [
         Untold(
             Cell(row["partition"], row["bucket"]),
@@ -102,11 +101,7 @@ def read_content(catalog: Catalog, stream: str, table: str, receipt: Mapping[str
     return Content([*files, *built], untold)
 
 
-def _as_receipts(table: str, part: pa.Table) -> Iterator[Receipt]:
+def _proofs(part: pa.Table) -> Iterator[Proof]:
     how = itemgetter("input_sequence", "fingerprint")
     for (sequence, fingerprint), rows in groupby(sorted(part.to_pylist(), key=how), how):
-        yield {
-            "built_from": {tables.INPUT_OF[table]: {"snapshot": None, "sequence": sequence}},
-            "fingerprint": fingerprint,
-            "checked": [(row["partition"], row["bucket"]) for row in rows],
-        }
+        yield Proof(sequence, fingerprint, [Cell(row["partition"], row["bucket"]) for row in rows])

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -28,25 +27,6 @@ class Head:
     receipt: str | None
     complete: bool
     """False if a receipt of this table is lost, so that not all of its positions are known."""
-
-
-@dataclass(frozen=True)
-class ReadFile:
-    """One generation of a file that was read; size and etag are unknown if they had to be derived from raw."""
-
-    path: str
-    generation: int
-    size: int | None
-    etag: str | None
-    records: int
-
-
-class Acceptance(NamedTuple):
-    """A person's word that a file may be read, with this content, as this generation."""
-
-    path: str
-    etag: str
-    generation: int
 
 
 @dataclass(frozen=True)

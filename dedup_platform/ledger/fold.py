@@ -8,15 +8,42 @@ from typing import Any
 import sqlalchemy as sa
 
 from dedup_platform import tables
-from dedup_platform.lake.catalog import FileChange
+from dedup_platform.lake.receipts import Acceptance, BuildReceipt, ReadFile
+from dedup_platform.lake.snapshots import FileChange
 from dedup_platform.ledger.facts import micros
 from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, CHANGES, CONSUMER, FILES, LOST, UNTOLD, in_cells, of
 from dedup_platform.planning.cells import NO_ENTITY, Cell
 
 Rows = Sequence[Mapping[str, Any]]
 
-ANY_GENERATION = -1
-"""Of acceptances in receipts of the version before, which do not tell."""
+
+@dataclass(frozen=True)
+class Proof:
+    """From which commit of the input and by which rules some cells of a derived table are built, or that it is lost."""
+
+    input_sequence: int
+    fingerprint: str
+    cells: Collection[Cell]
+    replaces_all: bool = False
+    """Whether nothing that was told before of any cell holds: they have other numbers, or other duplicates."""
+    is_foreign: bool = False
+    """Whether somebody else changed these cells: what they had seen before, they have seen still."""
+
+    @classmethod
+    def of(cls, receipt: BuildReceipt) -> "Proof":
+        """What a receipt says."""
+        return cls(receipt.input.sequence, receipt.fingerprint, receipt.checked, receipt.buckets is not None)
+
+
+@dataclass(frozen=True)
+class FilesTold:
+    """Files that were read, and those that people accepted."""
+
+    files: Sequence[ReadFile] = ()
+    accepted: Sequence[Acceptance] = ()
+
+
+Told = Proof | FilesTold
 
 
 @dataclass
@@ -46,7 +73,8 @@ class Fold:
 
     sizes: dict[Cell, Size] = field(default_factory=dict)
     cell_changes: dict[tuple[Cell, int], CellChange] = field(default_factory=dict)
-    receipts: list[dict[str, Any]] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+    """What receipts say, oldest first, and what nothing says."""
     newest_receipt: str | None = None
     complete: bool = True
     is_whole: bool = False
@@ -86,6 +114,11 @@ class Fold:
         size.bytes += change.sign * change.bytes
         size.arrival_max = _latest(size.arrival_max, micros(change.arrival_max))
 
+    @property
+    def proofs(self) -> list[Proof]:
+        """What is told of how cells were built, oldest first."""
+        return [each for each in self.told if isinstance(each, Proof)]
+
     def write(self, connection: sa.Connection, stream: str, name: str) -> None:
         """Add everything to the SQL tables."""
         held = self._write_sizes(connection, stream, name)
@@ -94,16 +127,16 @@ class Fold:
             self._write_news(connection, stream, name)
             self._write_untold(connection, stream, name, held)
         if name == tables.RAW_EVENTS:
-            _write_positions(connection, stream, self.receipts)
+            _write_files(connection, stream, self.told)
         elif name in tables.INPUT_OF:
-            _write_built(connection, stream, name, self.receipts)
+            _write_built(connection, stream, name, self.proofs)
 
     def touched(self, name: str) -> Iterator[tuple[str, set[Cell]]]:
         """Input tables and their cells of which something came or was seen, so that changes may be told no longer."""
         if name in CONSUMER:
             yield name, {cell for cell, _ in self.cell_changes}
         if name in tables.INPUT_OF:
-            yield tables.INPUT_OF[name], {Cell(*cell) for receipt in self.receipts for cell in receipt["checked"]}
+            yield tables.INPUT_OF[name], {cell for proof in self.proofs for cell in proof.cells}
 
     def _write_sizes(self, connection: sa.Connection, stream: str, name: str) -> set[Cell]:
         """Returns which of the cells hold files now."""
@@ -160,22 +193,17 @@ def _read_known(connection: sa.Connection, stream: str, name: str, cells: Iterab
     }
 
 
-def _write_built(connection: sa.Connection, stream: str, name: str, receipts: Iterable[Mapping[str, Any]]) -> None:
+def _write_built(connection: sa.Connection, stream: str, name: str, proofs: Iterable[Proof]) -> None:
     built: dict[Cell, dict[str, Any]] = {}
-    for receipt in receipts:
-        values = {
-            "input_sequence": receipt["built_from"][tables.INPUT_OF[name]]["sequence"],
-            "fingerprint": receipt["fingerprint"],
-        }
-        if "buckets" in receipt:
+    for proof in proofs:
+        if proof.replaces_all:
             connection.execute(sa.delete(BUILT).where(of(BUILT, stream, name)))
             built.clear()
-        cells = [Cell(*cell) for cell in receipt["checked"]]
-        found = dict.fromkeys(cells, values)
-        if receipt.get("foreign"):
-            # What they had seen before, by which rules, they have seen still.
-            known = _read_built(connection, stream, name, cells) | {
-                cell: built[cell] for cell in cells if cell in built
+        values = {"input_sequence": proof.input_sequence, "fingerprint": proof.fingerprint}
+        found = dict.fromkeys(proof.cells, values)
+        if proof.is_foreign:
+            known = _read_built(connection, stream, name, proof.cells) | {
+                cell: built[cell] for cell in proof.cells if cell in built
             }
             found |= {cell: before | {"fingerprint": _lost(before["fingerprint"])} for cell, before in known.items()}
         built |= found
@@ -193,15 +221,12 @@ def _lost(fingerprint: str) -> str:
     return fingerprint if fingerprint.startswith(LOST) else f"{LOST}:{fingerprint}"
 
 
-def _write_positions(connection: sa.Connection, stream: str, receipts: Iterable[Mapping[str, Any]]) -> None:
-    files = {(row["path"], row["generation"]): row for receipt in receipts for row in receipt.get("files", ())}
-    accepted = {
-        (row["path"], row["etag"], row.get("generation", ANY_GENERATION)): {"generation": ANY_GENERATION, **row}
-        for receipt in receipts
-        for row in receipt.get("accepted", ())
-    }
-    _replace(connection, FILES, [{"stream": stream, **row} for row in files.values()])
-    _replace(connection, ACCEPTED, [{"stream": stream, **row} for row in accepted.values()])
+def _write_files(connection: sa.Connection, stream: str, told: Iterable[Told]) -> None:
+    positions = [each for each in told if isinstance(each, FilesTold)]
+    files = {(file.path, file.generation): file for each in positions for file in each.files}
+    accepted = dict.fromkeys(file for each in positions for file in each.accepted)
+    _replace(connection, FILES, [{"stream": stream, **vars(file)} for file in files.values()])
+    _replace(connection, ACCEPTED, [{"stream": stream, **vars(file)} for file in accepted])
 
 
 def _replace(connection: sa.Connection, table: sa.Table, rows: Rows) -> None:

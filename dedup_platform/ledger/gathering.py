@@ -1,15 +1,15 @@
 """Gathers what the snapshots of one table tell since the last fold: their own manifest entries, and their receipts."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
-from dedup_platform.lake.catalog import (
-    Catalog,
+from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.receipts import AnyReceipt, BuildReceipt, FilesReceipt
+from dedup_platform.lake.snapshots import (
     ancestry,
     changes,
     changes_numbering,
@@ -22,11 +22,9 @@ from dedup_platform.lake.catalog import (
 )
 from dedup_platform.ledger.checkpoints import Content, read_content
 from dedup_platform.ledger.facts import Head
-from dedup_platform.ledger.fold import Fold
+from dedup_platform.ledger.fold import FilesTold, Fold, Proof, Told
 from dedup_platform.ledger.schema import LOST
 from dedup_platform.planning.cells import Cell
-
-Receipt = dict[str, Any]
 
 
 class Gathering:
@@ -60,9 +58,9 @@ class Gathering:
             pair = summary(snapshot, "duplicates-snapshot")
             if pairs is not None and pair and int(pair) not in pairs:
                 # The duplicates of these events were taken back; what was built since then has others.
-                fold.receipts.append(self._nothing_proves(()) | {"buckets": None})
+                fold.told.append(self._nothing_proves(replaces_all=True))
         if self.source:
-            _put_right(fold.receipts, self.source, tables.INPUT_OF[self.name])
+            fold.told = list(_put_right(fold.told, self.source))
         return fold
 
     def _pairs(self) -> set[int] | None:
@@ -76,7 +74,7 @@ class Gathering:
         for snapshot in reversed(list(snapshots)):
             if name := summary(snapshot, "checkpoint"):
                 receipt = self.catalog.read_receipt(self.stream, name)
-                content = read_content(self.catalog, self.stream, self.name, receipt) if receipt else None
+                content = read_content(self.catalog, self.stream, receipt) if receipt else None
                 if content:
                     return _Checkpoint(snapshot.sequence_number or 0, content)
         return None
@@ -106,41 +104,42 @@ class Gathering:
         sequence, at = snapshot.sequence_number or 0, committed_at(snapshot)
         name = summary(snapshot, "receipt")
         receipt = self._add_receipt(fold, name) if name else None
-        fold.disturb(_cells(receipt, "disturbed"), sequence, at)
+        fold.disturb(receipt.disturbed if receipt else (), sequence, at)
         if self.source:
             self._add_unproven(fold, snapshot, receipt, touched)
         elif self.name == tables.RAW_EVENTS and receipt is None and robbed:
             fold.robbed[sequence, at] = frozenset(robbed)
             fold.disturb(touched, sequence, at)
 
-    def _add_unproven(self, fold: Fold, snapshot: Snapshot, receipt: Receipt | None, touched: set[Cell]) -> None:
+    def _add_unproven(self, fold: Fold, snapshot: Snapshot, receipt: AnyReceipt | None, touched: set[Cell]) -> None:
         """Nothing proves cells that a commit changed and did not name, nor any cell whose numbering it alone told."""
         if changes_numbering(snapshot) and receipt is None:
-            fold.receipts.append(self._nothing_proves(()) | {"buckets": None})
-        elif unnamed := touched - _cells(receipt, "checked"):
+            fold.told.append(self._nothing_proves(replaces_all=True))
+        elif unnamed := touched.difference(receipt.checked if isinstance(receipt, BuildReceipt) else ()):
             # Whoever names no receipt is none of us, and built nothing.
             is_foreign = summary(snapshot, "receipt") is None
-            fold.receipts.append(self._nothing_proves(unnamed) | {"foreign": is_foreign})
+            fold.told.append(self._nothing_proves(unnamed, is_foreign=is_foreign))
 
-    def _nothing_proves(self, cells: Iterable[Cell]) -> Receipt:
+    def _nothing_proves(
+        self, cells: Collection[Cell] = (), *, replaces_all: bool = False, is_foreign: bool = False
+    ) -> Proof:
         assert self.source
-        source = {tables.INPUT_OF[self.name]: {"snapshot": None, "sequence": head(self.source).sequence_number}}
-        return {"built_from": source, "fingerprint": LOST, "checked": sorted(cells)}
+        return Proof(head(self.source).sequence_number or 0, LOST, cells, replaces_all, is_foreign)
 
-    def _add_receipt(self, fold: Fold, name: str) -> Receipt | None:
+    def _add_receipt(self, fold: Fold, name: str) -> AnyReceipt | None:
         receipt = self.catalog.read_receipt(self.stream, name)
         fold.complete &= receipt is not None
         if receipt is not None:
-            fold.receipts.append(receipt)
+            fold.told += _told(receipt)
             # Positions that were derived from raw hold all that lost receipts before them held.
-            fold.complete |= bool(receipt.get("derived"))
-            if "checkpoint" in receipt and not fold.complete:
+            fold.complete |= _is_derived(receipt)
+            if receipt.checkpoint is not None and not fold.complete:
                 self._complete(fold, receipt)
         return receipt
 
-    def _complete(self, fold: Fold, receipt: Receipt) -> None:
+    def _complete(self, fold: Fold, receipt: AnyReceipt) -> None:
         """A checkpoint, too, holds all that lost receipts before it held."""
-        if content := read_content(self.catalog, self.stream, self.name, receipt):
+        if content := read_content(self.catalog, self.stream, receipt):
             _begin_with(fold, content)
             fold.complete = True
 
@@ -161,20 +160,22 @@ class Gathering:
         is_same_numbering = True
         while name:
             receipt = self._add_receipt(fold, name)
-            is_told &= receipt is not None and not receipt.get("derived")
+            is_told &= receipt is not None and not _is_derived(receipt)
+            if receipt is None:
+                break
             if is_same_numbering:
-                rewritten |= _cells(receipt, "rewritten")
-                disturbed |= _cells(receipt, "disturbed")
-            is_same_numbering &= "buckets" not in (receipt or {})
-            name = receipt.get("previous") if receipt else None
-            if receipt and "checkpoint" in receipt:
-                content = read_content(self.catalog, self.stream, self.name, receipt)
+                rewritten.update(receipt.rewritten)
+                disturbed.update(receipt.disturbed)
+            is_same_numbering &= not (isinstance(receipt, BuildReceipt) and receipt.buckets is not None)
+            name = receipt.previous
+            if receipt.checkpoint is not None:
+                content = read_content(self.catalog, self.stream, receipt)
                 fold.complete &= content is not None
                 is_told &= content is not None
                 if content:
-                    fold.receipts += content.receipts[::-1]
+                    fold.told += content.told[::-1]
                     _add_untold(fold, content)
-        fold.receipts.reverse()
+        fold.told.reverse()
         if self.name == tables.RAW_EVENTS and not is_told:
             disturbed |= fold.sizes.keys()
         # A cell that was emptied has no file left to tell when, and one beside rows that went has only older files:
@@ -198,7 +199,7 @@ class _Checkpoint:
 
 
 def _begin_with(fold: Fold, content: Content) -> None:
-    fold.receipts[:0] = content.receipts
+    fold.told[:0] = content.told
     _add_untold(fold, content)
 
 
@@ -207,8 +208,20 @@ def _add_untold(fold: Fold, content: Content) -> None:
         fold.change_of(each.cell, each.sequence, each.at).disturbed |= each.disturbed
 
 
-def _put_right(receipts: Iterable[Receipt], source: Table, name: str) -> None:
-    """Let receipts say what holds of the input as it is now.
+def _told(receipt: AnyReceipt) -> Iterator[Told]:
+    """What the facts take from a receipt, besides what it says of the table's own cells."""
+    if isinstance(receipt, BuildReceipt):
+        yield Proof.of(receipt)
+    elif isinstance(receipt, FilesReceipt):
+        yield FilesTold(receipt.files, receipt.accepted)
+
+
+def _is_derived(receipt: AnyReceipt) -> bool:
+    return isinstance(receipt, FilesReceipt) and receipt.derived
+
+
+def _put_right(told: Iterable[Told], source: Table) -> Iterator[Told]:
+    """What receipts say, as it holds of the input as it is now.
 
     Cells are outdated that were built from a snapshot of the input that was taken back; one that merely expired was
     not. A change of the number of buckets knows nothing that came to the input after the input's own change.
@@ -216,16 +229,12 @@ def _put_right(receipts: Iterable[Receipt], source: Table, name: str) -> None:
     history = {snapshot.sequence_number or 0 for snapshot in ancestry(source)}
     numberings = [snapshot.sequence_number or 0 for snapshot in ancestry(source) if changes_numbering(snapshot)]
     oldest = min(history)
-    for receipt in receipts:
-        built = receipt["built_from"][name]
+    for each in told:
         # A snapshot has its sequence number for itself, and a checkpoint knows nothing else of it.
-        if built["sequence"] not in history and built["sequence"] >= oldest:
-            receipt["fingerprint"], built["sequence"] = LOST, max(history)
-        elif "buckets" in receipt:
-            known = [sequence for sequence in numberings if sequence <= built["sequence"]]
-            built["sequence"] = max(known, default=built["sequence"])
-
-
-def _cells(receipt: Mapping[str, Any] | None, what: str) -> set[Cell]:
-    found: Sequence[Sequence[int]] = receipt.get(what, ()) if receipt else ()
-    return {Cell(*place) for place in found}
+        if isinstance(each, Proof) and each.input_sequence not in history and each.input_sequence >= oldest:
+            yield replace(each, fingerprint=LOST, input_sequence=max(history))
+        elif isinstance(each, Proof) and each.replaces_all:
+            known = [sequence for sequence in numberings if sequence <= each.input_sequence]
+            yield replace(each, input_sequence=max(known, default=each.input_sequence))
+        else:
+            yield each

@@ -7,14 +7,14 @@ import sqlalchemy as sa
 from pyiceberg.table import Table
 
 from dedup_platform import tables
-from dedup_platform.lake.catalog import Catalog, head, since
+from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.receipts import Acceptance, PartKind, ReadFile
+from dedup_platform.lake.snapshots import head, since
 from dedup_platform.ledger.checkpoints import read_part
 from dedup_platform.ledger.database import for_reading, identity, is_damaged, lock, open_database, put_aside
 from dedup_platform.ledger.facts import (
-    Acceptance,
     CellSize,
     Head,
-    ReadFile,
     TableSize,
     read_arrivals,
     read_changes,
@@ -209,7 +209,7 @@ class Ledger:
         with for_reading(self.engine).connect() as connection:
             return {Acceptance(*row) for row in connection.execute(query)}
 
-    def part(self, stream: str, table: str, kind: str) -> pa.Table:
+    def part(self, stream: str, table: str, kind: PartKind) -> pa.Table:
         """What a checkpoint of a table has to hold of this kind (`built`, `untold`, `files`)."""
         with for_reading(self.engine).connect() as connection:
             return read_part(connection, stream, table, kind)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from pyiceberg.table import Table
 
 from dedup_platform import tables
-from dedup_platform.lake.catalog import ancestry, bucket_count, changes_numbering, head, paired_duplicates, since
+from dedup_platform.lake.snapshots import ancestry, bucket_count, changes_numbering, head, paired_duplicates, since
 from dedup_platform.ledger.fold import Fold
 from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, CONSUMER, LOST, in_cells, is_lost, of
 from dedup_platform.planning.cells import NO_ENTITY, Cell

@@ -16,12 +16,13 @@ from pyiceberg.table.snapshots import Snapshot
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, ConservationError, IncompatibleChangeError
 from dedup_platform.lake import Lakehouse
-from dedup_platform.lake.catalog import ancestry, bucket_count, changes_numbering, head, paired_duplicates
+from dedup_platform.lake.receipts import BuildReceipt, Input
+from dedup_platform.lake.snapshots import ancestry, bucket_count, changes_numbering, head, paired_duplicates
 from dedup_platform.lake.table_files import buckets_of
 from dedup_platform.ledger import LOST, Head, Ledger
 from dedup_platform.maintenance.layout import Files, Layout
 from dedup_platform.planning.cells import NO_ENTITY, Cell
-from dedup_platform.recompute.receipts import build_properties, receipt_of_same_rows
+from dedup_platform.recompute.receipts import receipt_of_same_rows
 from dedup_platform.recompute.tasks import CellResult, Chunk, Store, run_tasks
 from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.stream import Stream
@@ -118,17 +119,15 @@ class Rebucketing:
         receipt = self._receipt(stream, layout, heads, copies)
         properties = {"reason": "buckets"}
         if receipt:
-            properties = build_properties(receipt)
-            self.lake.catalog.write_receipt(stream.name, receipt["name"], receipt)
+            properties = receipt.properties()
+            self.lake.catalog.write_receipt(stream.name, receipt)
         if layout.table == tables.DEDUPLICATED_EVENTS and (pair := self._pair(stream, heads)):
             properties["duplicates-snapshot"] = str(pair)
         self.lake.publish(layout.stage(base, _all(old), _all(copies), properties))
         layout.forget()
         self.ledger.sync(stream.name)
 
-    def _receipt(
-        self, stream: Stream, layout: Layout, heads: Mapping[str, Head], copies: Files
-    ) -> dict[str, Any] | None:
+    def _receipt(self, stream: Stream, layout: Layout, heads: Mapping[str, Head], copies: Files) -> BuildReceipt | None:
         """Says of every new cell that it is built from its input as that was swapped, and that the old cells are gone.
 
         What came to the input since then waits. Where not all old cells were built alike, or not from all there was,
@@ -144,8 +143,8 @@ class Rebucketing:
         is_paired = table != tables.DEDUPLICATED_EVENTS or not self.lake.unpaired_cells(stream)
         settings = self.ledger.built_alike(stream.name, table, swapped.sequence_number or 0) if is_paired else None
         receipt = receipt_of_same_rows(self.lake.catalog, stream.name, table, heads, settings or LOST, "buckets", cells)
-        read = {"snapshot": swapped.snapshot_id, "sequence": swapped.sequence_number or 0}
-        return receipt | {"built_from": {source: read}, "buckets": layout.buckets}
+        read = Input(snapshot=swapped.snapshot_id, sequence=swapped.sequence_number or 0)
+        return receipt.model_copy(update={"built_from": {source: read}, "buckets": layout.buckets})
 
     def _swapped(self, stream: Stream, table: str) -> Snapshot:
         """The snapshot by which a table got its number of buckets; its newest one if that expired."""

@@ -5,17 +5,17 @@ commit that names it; only what no commit leads to any more is deleted. Whoever 
 nobody names.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 from pyiceberg.table import Table
 
 from dedup_platform.lake import Lakehouse
-from dedup_platform.lake.catalog import ancestry, new_receipt_name, positions_receipt, summary
+from dedup_platform.lake.receipts import AnyReceipt, FilesReceipt, Part, PartKind, Parts, parts_of
+from dedup_platform.lake.snapshots import ancestry, positions_receipt, summary
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.ledger.checkpoints import KINDS
 from dedup_platform.stream import KafkaSource, Stream
@@ -25,10 +25,6 @@ RECEIPTS = 100
 """A checkpoint is due once there are so many receipts since the last one."""
 FAR = 20_000
 """So many receipts without a checkpoint are followed back. Where there are more, nothing is deleted yet."""
-
-Receipt = Mapping[str, Any]
-Parts = dict[str, list[dict[str, Any]]]
-"""Kind of part -> the files that hold it: `name`, `rows`."""
 
 
 class Checkpoints:
@@ -45,7 +41,7 @@ class Checkpoints:
 
     def write_parts(self, stream: Stream, table: str) -> Parts:
         """Write what the checkpoint of a derived table holds: which cells are built from what."""
-        return self._write_all(stream, table, "built") | self._write_all(stream, table, "untold")
+        return {**self._write_all(stream, table, "built"), **self._write_all(stream, table, "untold")}
 
     def commit_positions(self, stream: Stream) -> None:
         """Commit a checkpoint of `raw_events`: all that was read and accepted. It costs what is new since the last one.
@@ -56,19 +52,16 @@ class Checkpoints:
         head = self.ledger.sync(stream.name)[RAW_EVENTS]
         if not head.complete and not isinstance(stream.source, KafkaSource):
             return
-        name, last = new_receipt_name(), self._last_words(stream, head)
+        last = self._last_words(stream, head)
         files = self._write_files(stream, *last) if last else self._write_all(stream, RAW_EVENTS, "files")
-        accepted = [each._asdict() for each in sorted(self.ledger.accepted(stream.name))]
-        receipt = {
-            "name": name,
-            "reason": "maintenance",
-            "accepted": accepted,
-            "checkpoint": files | self._write_all(stream, RAW_EVENTS, "untold"),
-            "previous": None,
-        }
-        properties = {"receipt": name, "checkpoint": name, "reason": "maintenance"}
+        receipt = FilesReceipt(
+            reason="maintenance",
+            accepted=tuple(sorted(self.ledger.accepted(stream.name))),
+            checkpoint={**files, **self._write_all(stream, RAW_EVENTS, "untold")},
+        )
+        properties = {"receipt": receipt.name, "checkpoint": receipt.name, "reason": receipt.reason}
         staged = self.lake.stage_nothing(stream, RAW_EVENTS, head.snapshot_id, properties)
-        self.lake.catalog.write_receipt(stream.name, name, receipt)
+        self.lake.catalog.write_receipt(stream.name, receipt)
         self.lake.publish(staged)
         self.ledger.sync(stream.name)
 
@@ -88,41 +81,42 @@ class Checkpoints:
             self.lake.catalog.delete_receipt(stream.name, name)
         return len(gone)
 
-    def _write_all(self, stream: Stream, table: str, kind: str) -> Parts:
-        return self._write(stream, kind, self.ledger.part(stream.name, table, kind), [])
+    def _write_all(self, stream: Stream, table: str, kind: PartKind) -> Parts:
+        return self._write(stream, kind, self.ledger.part(stream.name, table, kind), ())
 
-    def _write_files(self, stream: Stream, receipts: list[Receipt], parts: list[dict[str, Any]]) -> Parts:
+    def _write_files(self, stream: Stream, receipts: Sequence[AnyReceipt], before: Sequence[Part]) -> Parts:
         """Write a part for the files of these receipts, newest first, and merge with it the smaller ones before it."""
-        rows = [row for receipt in reversed(receipts) for row in receipt.get("files", ())]
-        new, parts = pa.Table.from_pylist(rows, schema=KINDS["files"][1]), list(parts)
+        told = [receipt for receipt in reversed(receipts) if isinstance(receipt, FilesReceipt)]
+        rows = [vars(file) for receipt in told for file in receipt.files]
+        new, parts = pa.Table.from_pylist(rows, schema=KINDS["files"][1]), list(before)
         # Each part is more than twice the next: they are few, and each row is written again a few times only.
-        while rows and parts and parts[-1]["rows"] <= 2 * len(new):
-            last = self.lake.catalog.read_part(stream.name, parts.pop()["name"])
+        while rows and parts and parts[-1].rows <= 2 * len(new):
+            last = self.lake.catalog.read_part(stream.name, parts.pop().name)
             if last is None:
                 return self._write_all(stream, RAW_EVENTS, "files")
             new = pa.concat_tables([last, new])
         return self._write(stream, "files", new, parts)
 
-    def _write(self, stream: Stream, kind: str, rows: pa.Table, before: list[dict[str, Any]]) -> Parts:
+    def _write(self, stream: Stream, kind: PartKind, rows: pa.Table, before: Sequence[Part]) -> Parts:
         if not len(rows):
-            return {kind: before}
+            return {kind: tuple(before)}
         name = f"{uuid4().hex}.parquet"
         self.lake.catalog.write_part(stream.name, name, rows)
-        return {kind: [*before, {"name": name, "rows": len(rows)}]}
+        return {kind: (*before, Part(name=name, rows=len(rows)))}
 
-    def _last_words(self, stream: Stream, head: Head) -> tuple[list[Receipt], list[dict[str, Any]]] | None:
+    def _last_words(self, stream: Stream, head: Head) -> tuple[list[AnyReceipt], Sequence[Part]] | None:
         """The receipts since the last checkpoint, newest first and it last, and its parts; None if one is lost."""
-        receipts: list[Receipt] = []
+        receipts: list[AnyReceipt] = []
         name = head.receipt
         while name:
             receipt = self.lake.catalog.read_receipt(stream.name, name)
             if receipt is None:
                 return None
             receipts.append(receipt)
-            if "checkpoint" in receipt:
-                return receipts, receipt["checkpoint"].get("files", [])
-            name = receipt.get("previous")
-        return receipts, []
+            if receipt.checkpoint is not None:
+                return receipts, receipt.checkpoint.get("files", ())
+            name = receipt.previous
+        return receipts, ()
 
     def _since_checkpoint(self, stream: Stream, loaded: Table) -> Iterator[str]:
         """The names of main's receipts, newest first, down to the last checkpoint."""
@@ -139,8 +133,8 @@ class Checkpoints:
         """A receipt and those before it, down to a checkpoint, with it."""
         while name:
             yield name
-            receipt = self.lake.catalog.read_receipt(stream.name, name) or {}
-            name = None if "checkpoint" in receipt else receipt.get("previous")
+            receipt = self.lake.catalog.read_receipt(stream.name, name)
+            name = receipt.previous if receipt and receipt.checkpoint is None else None
 
     def _needed(self, stream: Stream) -> set[str] | None:
         """The receipts and parts that some snapshot leads to; None if there are too many to follow."""
@@ -160,5 +154,5 @@ class Checkpoints:
         return needed.union(*(self._parts_of(stream, name) for name in checkpoints))
 
     def _parts_of(self, stream: Stream, name: str) -> set[str]:
-        receipt = self.lake.catalog.read_receipt(stream.name, name) or {}
-        return {part["name"] for parts in receipt.get("checkpoint", {}).values() for part in parts}
+        parts = parts_of(self.lake.catalog.read_receipt(stream.name, name))
+        return {part.name for some in parts.values() for part in some}

@@ -22,8 +22,9 @@ from pyiceberg.table.update import (
 from pyiceberg.transforms import BucketTransform
 
 from dedup_platform.errors import ConflictError
-from dedup_platform.lake.catalog import files_by_cell, head, summary
-from dedup_platform.lake.lakehouse import Lakehouse, patiently
+from dedup_platform.lake.lakehouse import Lakehouse
+from dedup_platform.lake.publishing import retry_commit
+from dedup_platform.lake.snapshots import files_by_cell, head, summary
 from dedup_platform.lake.staged import Staged
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.planning.cells import Cell
@@ -110,7 +111,7 @@ class Layout:
             with suppress(CommitFailedException, ValueError):
                 loaded.manage_snapshots().remove_branch(self._branch).commit()
 
-    @patiently
+    @retry_commit
     def _begin(self, source: int) -> None:
         loaded = self._load()
         if self._branch not in loaded.refs():
@@ -120,7 +121,7 @@ class Layout:
         return self.lake.catalog.load_table(self.stream.name, self.table)
 
 
-@patiently
+@retry_commit
 def _add_spec(lake: Lakehouse, stream: Stream, name: str, buckets: int) -> int:
     """The id of the partitioning by `buckets` buckets, which is added to the table if it has never had it."""
     table = lake.catalog.load_table(stream.name, name)

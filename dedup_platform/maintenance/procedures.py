@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 from pyspark.sql import Row
 
 from dedup_platform.errors import ClockBehindError, ConflictError
-from dedup_platform.lake.catalog import committed_at, head
 from dedup_platform.lake.lakehouse import Lakehouse
+from dedup_platform.lake.snapshots import committed_at, head
 from dedup_platform.planning.cells import contiguous
 from dedup_platform.settings import CATALOG
 from dedup_platform.stream import Stream

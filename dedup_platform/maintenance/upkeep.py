@@ -17,9 +17,9 @@ from pyiceberg.table.snapshots import Snapshot
 from dedup_platform import tables
 from dedup_platform.errors import ClockBehindError
 from dedup_platform.lake import STAGING, Lakehouse
-from dedup_platform.lake.catalog import (
+from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.snapshots import (
     POSITIONS,
-    Catalog,
     ancestry,
     committed_at,
     head,
@@ -36,8 +36,8 @@ from dedup_platform.maintenance import procedures
 from dedup_platform.maintenance.checkpoints import Checkpoints
 from dedup_platform.planning.cells import Cell, closes
 from dedup_platform.planning.facts import linked_cells
-from dedup_platform.recompute.receipts import build_properties, receipt_of_same_rows
-from dedup_platform.retries import again
+from dedup_platform.recompute.receipts import receipt_of_same_rows
+from dedup_platform.retries import retry_on_conflict
 from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.stream import Maintenance as Rules, Stream
 
@@ -90,15 +90,15 @@ class Maintenance:
         expired, compacted, waits = 0, 0, None
         try:
             # History first: it is as it was when the table downstream of this one was settled.
-            expired = again(self._expire)(stream, table, now)
+            expired = retry_on_conflict(self._expire)(stream, table, now)
             compacted = self._compact(stream, table, now)
             self._rewrite_manifests(stream, table)
         except ClockBehindError as error:
             waits = str(error)
         if table in tables.INPUT_OF:
-            again(self._settle)(stream, table, now)
+            retry_on_conflict(self._settle)(stream, table, now)
         elif table == tables.RAW_EVENTS and self._checkpoints.is_due(stream, table):
-            again(self._checkpoints.commit_positions)(stream)
+            retry_on_conflict(self._checkpoints.commit_positions)(stream)
         orphans = procedures.remove_orphans(self.lake, stream, table, stream.maintenance.orphan_age)
         if table == tables.RAW_EVENTS:
             # Last of all tables, and for all of them.
@@ -118,7 +118,9 @@ class Maintenance:
         rejected = total_files(self.lake.catalog.load_table(stream.name, table)) - in_cells >= procedures.SMALL_FILES
         chunks = [closed[first : first + most] for first in range(0, len(closed), most)] or ([[]] if rejected else [])
         return sum(
-            again(procedures.compact_files)(self.lake, stream, table, chunk, rejected=rejected and number == 0)
+            retry_on_conflict(procedures.compact_files)(
+                self.lake, stream, table, chunk, rejected=rejected and number == 0
+            )
             for number, chunk in enumerate(chunks)
         )
 
@@ -127,7 +129,7 @@ class Maintenance:
         manifests = head(loaded).manifests(loaded.io)
         full = int(loaded.properties.get("commit.manifest.target-size-bytes", MANIFEST_BYTES))
         if len(manifests) > MANIFESTS + sum(each.manifest_length for each in manifests) // full:
-            again(procedures.rewrite_manifests)(self.lake, stream, table)
+            retry_on_conflict(procedures.rewrite_manifests)(self.lake, stream, table)
 
     def _expire(self, stream: Stream, table: str, now: datetime) -> int:
         """Expire what nobody needs any more; returns how many snapshots."""
@@ -220,14 +222,15 @@ class Maintenance:
     ) -> None:
         settings = fingerprint(stream, table)
         receipt = receipt_of_same_rows(self.lake.catalog, stream.name, table, heads, settings, "maintenance", cells)
-        properties = build_properties(receipt)
+        properties = receipt.properties()
         if is_checkpoint:
-            receipt |= {"checkpoint": self._checkpoints.write_parts(stream, table), "previous": None}
-            properties["checkpoint"] = receipt["name"]
+            parts = self._checkpoints.write_parts(stream, table)
+            receipt = receipt.model_copy(update={"checkpoint": parts, "previous": None})
+            properties["checkpoint"] = receipt.name
         if table == tables.DEDUPLICATED_EVENTS and (pair := self._pair(stream)):
             properties["duplicates-snapshot"] = str(pair)
         staged = self.lake.stage_nothing(stream, table, heads[table].snapshot_id, properties)
-        self.lake.catalog.write_receipt(stream.name, receipt["name"], receipt)
+        self.lake.catalog.write_receipt(stream.name, receipt)
         self.lake.publish(staged)
         self.ledger.sync(stream.name)
 

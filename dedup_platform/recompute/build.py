@@ -8,13 +8,13 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 from pyiceberg.manifest import DataFile
 
 from dedup_platform.errors import ConservationError
 from dedup_platform.lake import Lakehouse, Staged
 from dedup_platform.lake.commits import Commit
+from dedup_platform.lake.receipts import BuildReceipt
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.planning.cells import NO_ENTITY, Cell, Cells, grown, reach
@@ -22,7 +22,7 @@ from dedup_platform.planning.facts import Facts
 from dedup_platform.planning.linking import WidenedSessions, with_linked_keys, with_sessions, with_whole_buckets
 from dedup_platform.recompute import metrics
 from dedup_platform.recompute.linked_cells import links_of_keys, spans_before, spans_now
-from dedup_platform.recompute.receipts import build_properties, build_receipt
+from dedup_platform.recompute.receipts import build_receipt
 from dedup_platform.recompute.session_tasks import Sessionization
 from dedup_platform.recompute.tasks import (
     CellFiles,
@@ -199,7 +199,7 @@ class Recompute:
         beside = self._stage(build, duplicates, {"reason": build.reason}) if duplicates.changed else None
         pair = beside.snapshot_id if beside else build.heads[DUPLICATE_EVENTS].snapshot_id
         receipt = self._receipt(build, cells, events.changed)
-        properties = build_properties(receipt) | {"duplicates-snapshot": str(pair)}
+        properties = receipt.properties() | {"duplicates-snapshot": str(pair)}
         staged = self._stage(build, events, properties)
         wrong = list(_unbalanced(stream, cells, raw, events.rows_after(staged), duplicates.rows_after(beside)))
         self._balance(build, [staged, beside], not wrong, "; ".join(wrong[:5]))
@@ -221,13 +221,13 @@ class Recompute:
         written = [*(each for cell, each in ready.items() if cell in cells), *done.written]
         fragments = Rebuilt.of(SESSION_FRAGMENTS, written, old[SESSION_FRAGMENTS])
         receipt = self._receipt(build, cells, fragments.changed)
-        staged = self._stage(build, fragments, build_properties(receipt))
+        staged = self._stage(build, fragments, receipt.properties())
         before, after = fragments.count_events()
         # Events without an entity are in a bucket of their own, of which no fragments are made.
         inside = sum(_rows(events.get(cell, ())) for cell in fragments.changed)
         self._balance(build, [staged], after == inside, f"{inside} events, but fragments of {after}")
-        receipt["events"] = total_events(self.lake, stream, SESSION_FRAGMENTS, build.heads[SESSION_FRAGMENTS]) - before
-        receipt["events"] += after
+        total = total_events(self.lake, stream, SESSION_FRAGMENTS, build.heads[SESSION_FRAGMENTS]) - before + after
+        receipt = receipt.model_copy(update={"events": total})
         return self._publish(build, staged, receipt, cells, fragments.changed, done)
 
     def _sessionize(self, build: Build, cells: Cells, recount: bool = False) -> Commit:
@@ -249,11 +249,10 @@ class Recompute:
                 # Tables that an older version left wrong say of no cell that it is stale: all are built anew.
                 return self._sessionize(build, cells | self._known_cells(build), recount=True)
             self._balance(build, [], total == expected, f"fragments of {expected} events, but sessions of {total}")
-        receipt = self._receipt(build, cells, sessions.changed) | {
-            "events": total,
-            "longest_reach": max([longest, *(each.reaches for each in sessions.cells)]),
-        }
-        staged = self._stage(build, sessions, build_properties(receipt))
+        reaches = max([longest, *(each.reaches for each in sessions.cells)])
+        receipt = self._receipt(build, cells, sessions.changed)
+        receipt = receipt.model_copy(update={"events": total, "longest_reach": reaches})
+        staged = self._stage(build, sessions, receipt.properties())
         return self._publish(build, staged, receipt, cells, sessions.changed, done)
 
     # What all steps share
@@ -316,21 +315,21 @@ class Recompute:
             return self.lake.stage_nothing(stream, rebuilt.table, base, properties)
         return self.lake.stage_files(stream, rebuilt.table, base, rebuilt.removed, rebuilt.added, properties)
 
-    def _receipt(self, build: Build, checked: Cells, rewritten: Cells) -> dict[str, Any]:
+    def _receipt(self, build: Build, checked: Cells, rewritten: Cells) -> BuildReceipt:
         return build_receipt(build.table, build.heads, build.facts.fingerprint, build.reason, checked, rewritten)
 
     def _publish(
         self,
         build: Build,
         staged: Staged,
-        receipt: dict[str, Any],
+        receipt: BuildReceipt,
         checked: Cells,
         rewritten: Cells,
         done: TaskResult,
         beside: Staged | None = None,
         numbers: Mapping[int, Mapping[str, float]] | None = None,
     ) -> Commit:
-        self.lake.catalog.write_receipt(build.stream.name, receipt["name"], receipt)
+        self.lake.catalog.write_receipt(build.stream.name, receipt)
         self.lake.publish(staged)
         self.ledger.sync(build.stream.name)
         written = [each for each in (staged, beside) if each]

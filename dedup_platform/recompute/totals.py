@@ -6,14 +6,14 @@ Where no receipt tells, because it is lost or older than the question, the data 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import TimestamptzType
 
 from dedup_platform.lake import Lakehouse
-from dedup_platform.lake.catalog import files_by_cell
+from dedup_platform.lake.snapshots import files_by_cell
 from dedup_platform.ledger import Head
+from dedup_platform.recompute.receipts import newest_receipt
 from dedup_platform.recompute.tasks import CellFiles, Chunk, Store, chunks_of_cells, gather
 from dedup_platform.stream import Stream
 from dedup_platform.tables import SESSIONS
@@ -38,9 +38,9 @@ def count_events(lake: Lakehouse, stream: Stream, table: str, files: CellFiles) 
 
 def total_events(lake: Lakehouse, stream: Stream, table: str, head: Head, recount: bool = False) -> int:
     """The events in all fragments or sessions of the newest snapshot; with `recount`, whatever the receipt says."""
-    receipt = newest_receipt(lake, stream, head)
-    if "events" in receipt and not recount:
-        return int(receipt["events"])
+    receipt = newest_receipt(lake.catalog, stream.name, head)
+    if receipt and receipt.events is not None and not recount:
+        return receipt.events
     return count_events(
         lake, stream, table, files_by_cell(lake.catalog.load_table(stream.name, table), head.snapshot_id)
     )
@@ -48,9 +48,9 @@ def total_events(lake: Lakehouse, stream: Stream, table: str, head: Head, recoun
 
 def longest_reach(lake: Lakehouse, stream: Stream, head: Head) -> int:
     """At most so many partitions does any session of the newest snapshot go on beyond the one that it starts in."""
-    receipt = newest_receipt(lake, stream, head)
-    if "longest_reach" in receipt:
-        return int(receipt["longest_reach"])
+    receipt = newest_receipt(lake.catalog, stream.name, head)
+    if receipt and receipt.longest_reach is not None:
+        return receipt.longest_reach
     loaded = lake.catalog.load_table(stream.name, SESSIONS)
     ended_at, length = loaded.schema().find_field("ended_at").field_id, stream.partitions.length
     return max(
@@ -62,8 +62,3 @@ def longest_reach(lake: Lakehouse, stream: Stream, head: Head) -> int:
         ),
         default=0,
     )
-
-
-def newest_receipt(lake: Lakehouse, stream: Stream, head: Head) -> dict[str, Any]:
-    """The newest receipt; empty if there is none, or it is lost."""
-    return (head.receipt and lake.catalog.read_receipt(stream.name, head.receipt)) or {}

@@ -19,7 +19,8 @@ from pyiceberg.table import Table
 
 from dedup_platform.errors import ConservationError, FilesReplacedError, UnknownRecordError
 from dedup_platform.lake import Lakehouse
-from dedup_platform.lake.catalog import added_rejected_files, ancestry, cell_of, new_receipt_name
+from dedup_platform.lake.receipts import RewriteReceipt
+from dedup_platform.lake.snapshots import added_rejected_files, ancestry, cell_of
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.ledger import Ledger
 from dedup_platform.planning.cells import Cell
@@ -212,18 +213,15 @@ class Rejected:
                 f"{stream.name}.{RAW_EVENTS}: it had {buckets} buckets when files were written, now it has others; "
                 "nothing was written. Run again."
             )
-        name = new_receipt_name()
-        receipt = {
-            "name": name,
-            "reason": reason,
-            "rewritten": sorted(_cells([*removed, *done.added])),
-            "disturbed": sorted(_disturbed(_cells(removed), _cells(done.added))),
-            "previous": head.receipt,
-        }
-        staged = self.lake.stage_files(
-            stream, RAW_EVENTS, head.snapshot_id, removed, done.added, {"receipt": name, "reason": reason}
+        receipt = RewriteReceipt(
+            reason=reason,
+            rewritten=tuple(sorted(_cells([*removed, *done.added]))),
+            disturbed=tuple(sorted(_disturbed(_cells(removed), _cells(done.added)))),
+            previous=head.receipt,
         )
-        self.lake.catalog.write_receipt(stream.name, name, receipt)
+        properties = {"receipt": receipt.name, "reason": reason}
+        staged = self.lake.stage_files(stream, RAW_EVENTS, head.snapshot_id, removed, done.added, properties)
+        self.lake.catalog.write_receipt(stream.name, receipt)
         self.lake.publish(staged)
         return staged.snapshot_id
 

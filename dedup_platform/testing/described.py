@@ -16,10 +16,12 @@ from pyiceberg.types import TimestamptzType
 
 from dedup_platform import tables
 from dedup_platform.lake import Staged
-from dedup_platform.lake.catalog import SUMMARY, ancestry, bucket_count, new_receipt_name, summary
+from dedup_platform.lake.receipts import FilesReceipt, ReadFile, Receipt, RewriteReceipt
+from dedup_platform.lake.snapshots import SUMMARY, ancestry, bucket_count, summary
 from dedup_platform.maintenance.layout import Files, Layout
 from dedup_platform.planning.cells import EPOCH, NO_ENTITY, Cell
 from dedup_platform.platform import Platform
+from dedup_platform.recompute.receipts import build_receipt
 from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.stream import Stream
 
@@ -41,8 +43,8 @@ class DescribedTables:
 
         `read` are the paths of the source's files that it read.
         """
-        files = [{"path": path, "generation": 0, "size": 1, "etag": "e", "records": 1} for path in read]
-        self._commit_raw(cells, arrived, {"files": files})
+        files = tuple(ReadFile(path, 0, 1, "e", 1) for path in read)
+        self._commit_raw(cells, arrived, FilesReceipt(files=files))
 
     def stage_arrival(self, cell: Cell, arrived: datetime) -> Staged:
         """Stage a file for a cell of raw, and do not publish it."""
@@ -53,23 +55,16 @@ class DescribedTables:
 
     def disturb(self, cells: Iterable[Cell], arrived: datetime) -> None:
         """Say that a commit of raw took away what may have beaten records of these cells."""
-        self._commit_raw((), arrived, {"disturbed": sorted(cells)})
+        self._commit_raw((), arrived, RewriteReceipt(disturbed=tuple(sorted(cells))))
 
     def build(self, table: str, arrived: datetime, cells: Collection[Cell] | None = None) -> None:
         """Say that a repair rewrote all stale cells of a derived table, or those of `cells` that are stale."""
-        name, source = self.stream.name, tables.INPUT_OF[table]
+        name = self.stream.name
         heads = self.platform.ledger.sync(name)
         facts = self.platform.ledger.facts(self.stream, table, fingerprint(self.stream, table))
         stale = {*facts.changes, *facts.outdated}
         checked = sorted(stale if cells is None else stale & set(cells))
-        receipt = {
-            "table": table,
-            "built_from": {source: {"snapshot": heads[source].snapshot_id, "sequence": heads[source].sequence}},
-            "fingerprint": facts.fingerprint,
-            "checked": checked,
-            "rewritten": checked,
-            "previous": heads[table].receipt,
-        }
+        receipt = build_receipt(table, heads, facts.fingerprint, "", checked, checked)
         pair = heads[tables.DUPLICATE_EVENTS].snapshot_id
         properties = {"duplicates-snapshot": str(pair)} if table == tables.DEDUPLICATED_EVENTS else {}
         self._commit(table, checked, arrived, receipt, properties)
@@ -89,31 +84,30 @@ class DescribedTables:
         self._files |= {(layout.table, layout.spec_id, cell): file for cell, file in files.items()}
         return list(files.values())
 
-    def _commit_raw(self, cells: Iterable[Cell], arrived: datetime, receipt: Mapping[str, Any]) -> None:
+    def _commit_raw(self, cells: Iterable[Cell], arrived: datetime, receipt: Receipt) -> None:
         raw = self.platform.lake.catalog.load_table(self.stream.name, tables.RAW_EVENTS)
         previous = next((name for each in ancestry(raw) if (name := summary(each, "receipt"))), None)
-        self._commit(tables.RAW_EVENTS, cells, arrived, {**receipt, "previous": previous})
+        self._commit(tables.RAW_EVENTS, cells, arrived, receipt.model_copy(update={"previous": previous}))
 
     def _commit(
         self,
         table: str,
         cells: Iterable[Cell],
         arrived: datetime,
-        receipt: Mapping[str, Any] | None,
+        receipt: Receipt | None,
         properties: Mapping[str, str] = MappingProxyType({}),
         *,
         replaces: bool = False,
     ) -> None:
         """One snapshot. Raw keeps what its cells held before; in a derived table the new files take its place."""
-        name = new_receipt_name()
         if receipt is not None:
-            self.platform.lake.catalog.write_receipt(self.stream.name, name, {**receipt, "name": name})
+            self.platform.lake.catalog.write_receipt(self.stream.name, receipt)
         loaded = self.platform.lake.catalog.load_table(self.stream.name, table)
         spec_id, is_replaced = loaded.spec().spec_id, replaces or table in tables.DERIVED
         added = {(table, spec_id, cell): _described(loaded, cell, arrived, spec_id) for cell in cells}
         gone = [self._files[place] for place in added if is_replaced and place in self._files]
         with loaded.transaction() as transaction:
-            told = dict(properties) | ({} if receipt is None else {"receipt": name})
+            told = dict(properties) | ({} if receipt is None else {"receipt": receipt.name})
             update = transaction.update_snapshot({f"{SUMMARY}{key}": value for key, value in told.items()})
             with update.overwrite() if gone else update.fast_append() as snapshot:
                 for file in gone:

@@ -21,7 +21,7 @@ from unittest.mock import patch
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.lake.catalog import FileChange, changes, head, since
+from dedup_platform.lake.snapshots import FileChange, changes, head, since
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.platform import Platform
 from dedup_platform.recompute import build, tasks

@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from dedup_platform.lake.receipts import BuildReceipt, Receipt
 from dedup_platform.platform import Platform
 from dedup_platform.tables import RAW_EVENTS
 
@@ -57,8 +58,8 @@ def _tell(owner: Any, function: str, hear: Hear, before: Name | None = None, aft
     setattr(owner, function, told)
 
 
-def _table_of(receipt: dict[str, Any]) -> str:
-    return str(receipt.get("table", RAW_EVENTS))
+def _table_of(receipt: Receipt) -> str:
+    return receipt.table if isinstance(receipt, BuildReceipt) else RAW_EVENTS
 
 
 def _watch_files(table: Path, step: str, hear: Hear) -> None:

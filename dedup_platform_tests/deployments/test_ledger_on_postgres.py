@@ -17,9 +17,10 @@ from pyspark.sql import SparkSession
 from dedup_platform import tables
 from dedup_platform.errors import UnreachableError
 from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.receipts import Acceptance, ReadFile
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.ledger.database import lock, open_database
-from dedup_platform.ledger.fold import Fold
+from dedup_platform.ledger.fold import FilesTold, Fold
 from dedup_platform.ledger.schema import FILES, METADATA
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
@@ -200,12 +201,12 @@ def test_rules_and_races_are_the_same_on_it(postgres_server: PostgresServer) -> 
 def test_paths_may_be_as_long_as_an_operating_system_lets_them(uri: str) -> None:
     random = Random(5)
     path = "".join(chr(random.randint(0x21, 0x7E)) for _ in range(4000))
-    read = {"path": path, "generation": 0, "size": 2**40, "etag": "e" * 300, "records": 2**40}
-    fold = Fold(receipts=[{"files": [read], "accepted": [{"path": path, "etag": "e"}]}])
+    read = ReadFile(path, 0, 2**40, "e" * 300, 2**40)
+    fold = Fold(told=[FilesTold([read], [Acceptance(path, "e")])])
     with open_database(uri).begin() as connection:
         for _ in range(2):
             fold.write(connection, "stream", tables.RAW_EVENTS)
-        assert connection.execute(sa.select(FILES)).all() == [("stream", *read.values())]
+        assert connection.execute(sa.select(FILES)).all() == [("stream", *vars(read).values())]
 
 
 def test_a_wrong_password_is_told_with_its_variable_and_without_it(postgres_server: PostgresServer) -> None:

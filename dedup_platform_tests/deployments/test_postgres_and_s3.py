@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dedup_platform.maintenance.procedures import remove_orphans
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
+from dedup_platform.lake.receipts import FilesReceipt, ReadFile
+from dedup_platform.maintenance.procedures import remove_orphans
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS
@@ -89,8 +90,9 @@ def test_a_late_event_is_repaired_and_nothing_lies_on_this_machine(deployed: Dep
 
 def test_receipts_are_read_back_and_a_missing_one_is_none(deployed: Deployed) -> None:
     catalog = deployed.platform().lake.catalog
-    catalog.write_receipt(deployed.stream.name, "new.json", {"a": [1]})
-    assert catalog.read_receipt(deployed.stream.name, "new.json") == {"a": [1]}
+    receipt = FilesReceipt(files=(ReadFile("a", 0, 1, "e", 1),))
+    catalog.write_receipt(deployed.stream.name, receipt)
+    assert catalog.read_receipt(deployed.stream.name, receipt.name) == receipt
     assert catalog.read_receipt(deployed.stream.name, "none.json") is None
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform.ingest.append import Appending, append
-from dedup_platform.lake.catalog import cell_of
+from dedup_platform.lake.snapshots import cell_of
 from dedup_platform.sources.files import list_files, read_group
 from dedup_platform.tables import RAW_EVENTS
 from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch

@@ -10,8 +10,10 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from sqlalchemy import event
 
 from dedup_platform.lake import Lakehouse
-from dedup_platform.lake.catalog import Catalog, head, new_receipt_name
+from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.durable import DurableFileIO, sync_written
+from dedup_platform.lake.receipts import FilesReceipt
+from dedup_platform.lake.snapshots import head
 from dedup_platform.planning.cells import Cell
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
@@ -62,10 +64,10 @@ def append(lake: Lakehouse, stream: Stream, cells: int) -> None:
     schema = schema_to_pyarrow(files.metadata.schema(), include_field_ids=False)
     rows = pa.Table.from_pylist([{"entity_id": "a", "event_time": utc("2024-03-01T10:00")}], schema)
     added = [files.write(Cell(19783 + number, 0), rows) for number in range(cells)]
-    name = new_receipt_name()
+    receipt = FilesReceipt()
     base = head(lake.catalog.load_table(stream.name, RAW_EVENTS)).snapshot_id
-    lake.catalog.write_receipt(stream.name, name, {})
-    lake.publish(lake.stage_append(stream, RAW_EVENTS, base, added, {"receipt": name}))
+    lake.catalog.write_receipt(stream.name, receipt)
+    lake.publish(lake.stage_append(stream, RAW_EVENTS, base, added, {"receipt": receipt.name}))
 
 
 def test_all_that_a_commit_names_is_on_the_disk_before_it(lake: Lakehouse, stream: Stream, disk: set[Path]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform.lake import table_files
-from dedup_platform.lake.catalog import cell_of, files_by_cell, rejected_files
+from dedup_platform.lake.snapshots import cell_of, files_by_cell, rejected_files
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.planning.cells import NO_ENTITY, Cell
 from dedup_platform.platform import Platform

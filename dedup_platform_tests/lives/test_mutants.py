@@ -10,8 +10,8 @@ from unittest.mock import patch
 import polars as pl
 import pytest
 
-from dedup_platform.lake.catalog import head
 from dedup_platform.lake.lakehouse import Lakehouse
+from dedup_platform.lake.snapshots import head
 from dedup_platform.ledger import fold
 from dedup_platform.planning.cells import Cell, neighbours
 from dedup_platform.planning.linking import WidenedSessions
@@ -98,7 +98,7 @@ FAULTS: Mapping[str, Mapping[str, Any]] = {
     "fragments made ahead are taken whatever the events are": {
         "dedup_platform.recompute.build._paths": lambda _: frozenset()
     },
-    "files that were read are forgotten": {"dedup_platform.ledger.fold._write_positions": lambda *_: None},
+    "files that were read are forgotten": {"dedup_platform.ledger.fold._write_files": lambda *_: None},
     "the window is open at its end": {"dedup_platform.recompute.tasks.deduplicate": _open_window},
     "a gap as long as the timeout splits within a partition": {"dedup_platform.recompute.tasks.fragment": _open_gap},
     "a gap as long as the timeout splits between partitions": {"dedup_platform.rules.sessions.chained": _open_chains},

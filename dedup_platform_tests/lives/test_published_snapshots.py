@@ -15,7 +15,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
-from dedup_platform.lake.catalog import files_by_cell, head
+from dedup_platform.lake.snapshots import files_by_cell, head
 from dedup_platform.maintenance.layout import Layout
 from dedup_platform.platform import Platform
 from dedup_platform.recompute import build

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
 from dedup_platform.lake import Lakehouse, Staged
-from dedup_platform.lake.catalog import bucket_count, rewrites_only
+from dedup_platform.lake.snapshots import bucket_count, rewrites_only
 from dedup_platform.maintenance.layout import Layout
 from dedup_platform.platform import Platform
 from dedup_platform.stream import load_stream

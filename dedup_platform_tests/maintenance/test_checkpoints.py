@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from dedup_platform import tables
 from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.receipts import AnyReceipt, FilesReceipt, PositionsReceipt
 from dedup_platform.ledger.schema import LISTINGS, METADATA
 from dedup_platform.maintenance import checkpoints, procedures
 from dedup_platform.stream import Stream
@@ -103,7 +104,7 @@ def test_a_rebuilt_ledger_reads_the_newest_checkpoint_and_what_came_after_it(
     read: list[str] = []
     original = Catalog.read_receipt
 
-    def read_receipt(self: Catalog, stream: str, name: str) -> dict[str, Any] | None:
+    def read_receipt(self: Catalog, stream: str, name: str) -> AnyReceipt | None:
         read.append(name)
         return original(self, stream, name)
 
@@ -199,7 +200,8 @@ def test_parts_are_few_and_each_row_is_written_again_a_few_times_only(
     receipt = lived.platform.ledger.sync(lived.stream.name)[tables.RAW_EVENTS].receipt
     found = lived.platform.lake.catalog.read_receipt(lived.stream.name, receipt or "")
     assert found
-    parts = [part["rows"] for part in found["checkpoint"]["files"]]
+    assert found.checkpoint
+    parts = [part.rows for part in found.checkpoint["files"]]
     assert sum(parts) == 32
     assert len(parts) <= 6
     assert sum(written) <= 32 * 6
@@ -216,14 +218,14 @@ def test_a_stream_where_little_happens_gets_no_checkpoint(lived: Lived) -> None:
 def test_what_a_writer_at_work_has_written_is_not_taken_away(lived: Lived) -> None:
     old = lived.stream.maintenance.model_copy(update={"orphan_age": timedelta(days=3)})
     lived.stream = lived.described.stream = lived.stream.model_copy(update={"maintenance": old})
-    lived.platform.lake.catalog.write_receipt(lived.stream.name, "at work.json", {})
+    lived.platform.lake.catalog.write_receipt(lived.stream.name, FilesReceipt(name="at work.json"))
     live_on(lived, 2 * EACH)
     assert "at work.json" in stored(lived)
 
 
 def test_where_a_topic_stands_is_kept_as_long_as_a_snapshot_tells_it(lived: Lived) -> None:
     lake, name = lived.platform.lake, "positions.json"
-    lake.catalog.write_receipt(lived.stream.name, name, {})
+    lake.catalog.write_receipt(lived.stream.name, PositionsReceipt(name=name, positions=(), accepted_up_to=()))
     base = lake.current(lived.stream, RAW_EVENTS)
     lake.publish(lake.stage_nothing(lived.stream, RAW_EVENTS, base, {"positions": name}))
     live_on(lived, 2 * EACH)

@@ -12,7 +12,8 @@ import pytest
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
 from dedup_platform.lake import Lakehouse, Staged
-from dedup_platform.lake.catalog import added_files, bucket_count, changes_numbering, head, paired_duplicates
+from dedup_platform.lake.receipts import BuildReceipt
+from dedup_platform.lake.snapshots import added_files, bucket_count, changes_numbering, head, paired_duplicates
 from dedup_platform.maintenance.buckets import Rebucketing
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
@@ -87,8 +88,8 @@ def test_a_table_names_the_snapshot_by_which_its_input_was_swapped(lived: Lived,
             lived.stream.name, platform.ledger.sync(lived.stream.name)[table].receipt or ""
         )
         swaps = filter(changes_numbering, platform.lake.catalog.load_table(lived.stream.name, source).snapshots())
-        assert receipt
-        assert receipt["built_from"][source]["snapshot"] == next(swaps).snapshot_id
+        assert isinstance(receipt, BuildReceipt)
+        assert receipt.built_from[source].snapshot == next(swaps).snapshot_id
     assert lived.stale() == {table: {come} if table == DEDUPLICATED_EVENTS else set() for table in DERIVED}
 
 

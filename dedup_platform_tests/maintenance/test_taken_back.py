@@ -11,7 +11,7 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from dedup_platform import tables
-from dedup_platform.lake.catalog import ancestry, files_by_cell, head
+from dedup_platform.lake.snapshots import ancestry, files_by_cell, head
 from dedup_platform.maintenance import upkeep as done_by_spark
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Maintenance

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.errors import ConservationError, IncompatibleChangeError
-from dedup_platform.lake.catalog import changes, head, since
+from dedup_platform.lake.snapshots import changes, head, since
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.recompute.tasks import TaskResult, run_tasks

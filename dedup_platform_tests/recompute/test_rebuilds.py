@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.lake import STAGING
-from dedup_platform.lake.catalog import head, live
+from dedup_platform.lake.snapshots import head, live
 from dedup_platform.ledger import CellSize
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
@@ -189,7 +189,7 @@ def test_the_branch_of_a_dead_writer_goes_after_a_day_and_is_never_read(
 ) -> None:
     platform = home.platform()
     with monkeypatch.context() as two_days_ago:
-        two_days_ago.setattr("dedup_platform.lake.lakehouse.time.time_ns", shifted_by_two_days())
+        two_days_ago.setattr("dedup_platform.lake.publishing.time.time_ns", shifted_by_two_days())
         old = stage_everything_again(platform)
     young = stage_everything_again(platform)
     assert {old, young} < references(platform, DEDUPLICATED_EVENTS).keys()

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.lake.catalog import files_by_cell, head, rejected_files
+from dedup_platform.lake.snapshots import files_by_cell, head, rejected_files
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream, load_stream

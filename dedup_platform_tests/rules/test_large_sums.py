@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.lake.catalog import SUMMARY, files_by_cell, head
+from dedup_platform.lake.snapshots import SUMMARY, files_by_cell, head
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, lay_out, make_stream, record, temporary_platform, utc, write_batch

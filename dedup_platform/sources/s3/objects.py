@@ -7,10 +7,11 @@ from io import SEEK_CUR, SEEK_END, SEEK_SET, BufferedReader, RawIOBase
 from typing import Any, BinaryIO, cast
 
 from botocore.exceptions import ClientError
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+from tenacity import retry_if_exception_type
 from urllib3.exceptions import HTTPError
 
 from dedup_platform.errors import SourceChangedError, SourceError
+from dedup_platform.retries import retry_reads
 from dedup_platform.sources.listing import SourceFile
 from dedup_platform.sources.s3.access import CONNECTIONS, FAILURES, S3Access, client, failures_named, reason
 from dedup_platform.stream.s3_path import SCHEME
@@ -95,12 +96,7 @@ class _Object(RawIOBase):
         self._hang_up()
         super().close()
 
-    @retry(
-        retry=retry_if_exception_type(_InterruptedError),
-        stop=stop_after_attempt(6),
-        wait=wait_random_exponential(0.2, 5),
-        reraise=True,
-    )
+    @retry_reads(retry=retry_if_exception_type(_InterruptedError))
     def _piece(self, most: int) -> bytes:
         """Some bytes from the place on, at least one."""
         try:

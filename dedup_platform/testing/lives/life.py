@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
-from dedup_platform.lake.catalog import head
+from dedup_platform.lake.snapshots import head
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.recompute.session_tasks import Sessionization

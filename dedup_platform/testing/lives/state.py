@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 
 from dedup_platform import tables
-from dedup_platform.lake.catalog import bucket_count, files_by_cell, head, rejected_files
+from dedup_platform.lake.snapshots import bucket_count, files_by_cell, head, rejected_files
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream

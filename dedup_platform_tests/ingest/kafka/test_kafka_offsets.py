@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 from dedup_platform.errors import ConflictError, LostRecordsError
 from dedup_platform.ingest.kafka_offsets import TOPICS
 from dedup_platform.lake import Lakehouse, Staged
-from dedup_platform.lake.catalog import SUMMARY, head
+from dedup_platform.lake.snapshots import SUMMARY, head
 from dedup_platform.maintenance.layout import Layout
 from dedup_platform.maintenance.upkeep import Maintenance
 from dedup_platform.platform import Platform

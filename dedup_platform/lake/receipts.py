@@ -1,0 +1,193 @@
+"""Receipts: what a commit read, accepted, rewrote or built, as JSON beside the tables. One model for each kind.
+
+The summary of a commit's snapshot names its receipt, and each receipt the one before it, so that the chain outlives
+snapshots that expire. Receipts are immutable. Those of older versions are read; one of a newer version is refused by
+name, because whoever does not understand it would take what it says for not said.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, cast
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from dedup_platform.errors import NewerVersionError
+from dedup_platform.planning.cells import Cell
+
+VERSION = 1
+"""Raised whenever whoever knows the version before would misread a receipt."""
+ANY_GENERATION = -1
+"""Of acceptances in the oldest receipts, which do not tell."""
+
+PartKind = Literal["built", "untold", "files"]
+
+
+@dataclass(frozen=True)
+class ReadFile:
+    """One generation of a file that was read; size and etag are unknown if they had to be derived from raw."""
+
+    path: str
+    generation: int
+    size: int | None
+    etag: str | None
+    records: int
+
+
+@dataclass(frozen=True, order=True)
+class Acceptance:
+    """A person's word that a file may be read, with this content, as this generation."""
+
+    path: str
+    etag: str
+    generation: int = ANY_GENERATION
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class _Header(_Model):
+    version: int = VERSION
+
+
+class Input(_Model):
+    """The snapshot of its input that a table was built from; of some only the sequence number is known."""
+
+    snapshot: int | None
+    sequence: int
+
+
+class Part(_Model):
+    """A file of Parquet that holds a part of a checkpoint."""
+
+    name: str
+    rows: int
+
+
+Parts = Mapping[PartKind, tuple[Part, ...]]
+
+
+class Receipt(_Model):
+    """What all kinds have in common."""
+
+    version: int = VERSION
+    name: str = Field(default_factory=lambda: new_receipt_name())
+    reason: str = ""
+    previous: str | None = None
+    """The receipt of the table's commit before this one; None for the first, and for a checkpoint."""
+    rewritten: tuple[Cell, ...] = ()
+    """Cells whose rows changed."""
+    disturbed: tuple[Cell, ...] = ()
+    """Cells of which rows went, or which got rows from others of them: one commit must judge them all."""
+    checkpoint: Parts | None = None
+    """The parts that hold what all receipts before this one say."""
+
+
+class BuildReceipt(Receipt):
+    """Of a derived table: which cells were built, from which snapshot of the input and by which rules (rule 6)."""
+
+    kind: Literal["build"] = "build"
+    table: str
+    built_from: Mapping[str, Input]
+    """Of one table, by its name."""
+    fingerprint: str
+    checked: tuple[Cell, ...]
+    """Every cell that was looked at, rewritten or not."""
+    events: int | None = None
+    """How many events all rows of the table count, where it is carried on."""
+    longest_reach: int | None = None
+    """At most so many partitions does any session go on beyond its first."""
+    buckets: int | None = None
+    """The table's new number of buckets: all cells before it are gone."""
+
+    @property
+    def input(self) -> Input:
+        """The snapshot of the one input."""
+        [source] = self.built_from.values()
+        return source
+
+    def properties(self) -> dict[str, str]:
+        """What the summary of the commit's snapshot tells of it, without our prefix."""
+        [(source, read)] = self.built_from.items()
+        return {
+            "receipt": self.name,
+            "built-from": f"{source}@{read.snapshot}",
+            "fingerprint": self.fingerprint,
+            "reason": self.reason,
+        }
+
+
+class FilesReceipt(Receipt):
+    """Of `raw_events`: the files that were read, and those that people accepted."""
+
+    kind: Literal["files"] = "files"
+    files: tuple[ReadFile, ...] = ()
+    accepted: tuple[Acceptance, ...] = ()
+    derived: bool = False
+    """Whether it tells all that was ever read, found in the rows themselves after receipts were lost."""
+
+
+class RewriteReceipt(Receipt):
+    """Of `raw_events`: records that were decoded again or dropped."""
+
+    kind: Literal["rewrite"] = "rewrite"
+
+
+class TopicPositions(_Model):
+    """How far a topic was read: partition -> the next offset and the topic's generation."""
+
+    topic: str
+    id: str | None
+    next: Mapping[int, tuple[int, ...]]
+
+
+class PositionsReceipt(Receipt):
+    """Of `raw_events`: how far all topics that the stream ever read have been read."""
+
+    kind: Literal["positions"] = "positions"
+    positions: tuple[TopicPositions, ...]
+    accepted_up_to: tuple[TopicPositions, ...]
+
+
+AnyReceipt = BuildReceipt | FilesReceipt | RewriteReceipt | PositionsReceipt
+_ANY: TypeAdapter[AnyReceipt] = TypeAdapter(Annotated[AnyReceipt, Field(discriminator="kind")])
+
+
+def new_receipt_name() -> str:
+    """A name that no other receipt has."""
+    return f"{uuid4().hex}.json"
+
+
+def receipt_text(receipt: Receipt) -> bytes:
+    """A receipt as it is stored."""
+    # What a kind does not tell is left out: to the version before, a name alone said something.
+    told = {name: value for name, value in receipt.model_dump(mode="json").items() if value is not None}
+    return json.dumps(told, separators=(",", ":")).encode()
+
+
+def parse_receipt(stream: str, name: str, text: bytes) -> AnyReceipt:
+    """What is stored under a name. Raises NewerVersionError, and ValueError for what is no receipt."""
+    value = json.loads(text)
+    version = _Header.model_validate(value).version
+    if version > VERSION:
+        raise NewerVersionError(
+            f"{stream}: the receipt {name} is of version {version}, and this program knows versions up to {VERSION}: "
+            "it was written by a newer one. Install that version or a newer one, and run again."
+        )
+    # The first receipts did not tell their kind.
+    return _ANY.validate_python({"kind": _kind(value), **value, "name": name})
+
+
+def _kind(value: Mapping[str, Any]) -> str:
+    if "built_from" in value:
+        return "build"
+    if "positions" in value:
+        return "positions"
+    return "files" if value.keys() & {"files", "accepted", "checkpoint"} else "rewrite"
+
+
+def parts_of(receipt: Receipt | None) -> Parts:
+    """The parts of a checkpoint; none of what is none."""
+    return (receipt.checkpoint if receipt else None) or cast("Parts", {})
