@@ -32,6 +32,7 @@ __all__ = [
     "IncompatibleChangeError",
     "LostRecordsError",
     "MissingPartError",
+    "NewerVersionError",
     "ServerStartError",
     "SettingsError",
     "SourceChangedError",

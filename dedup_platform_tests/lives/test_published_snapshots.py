@@ -292,7 +292,7 @@ def test_fragments_made_ahead_long_ago_are_made_again(tmp_path: Path, monkeypatc
     prebuilt = set((tmp_path / "home").rglob("session_fragments/data/**/*.parquet"))
     for path in prebuilt:
         path.unlink()
-    monkeypatch.setattr(build, "AHEAD_SECONDS", 0)
+    monkeypatch.setattr(build, "PREBUILT_SECONDS", 0)
     found.recompute(tables.SESSION_FRAGMENTS, tables.SESSIONS)
     assert len(prebuilt) == 1
     assert found.spans() == [(day(1, 12), day(1, 12), 1)]

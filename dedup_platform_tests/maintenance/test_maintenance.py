@@ -17,7 +17,7 @@ from dedup_platform import tables
 from dedup_platform.lake import Staged
 from dedup_platform.lake.snapshots import ancestry, head, paired_duplicates, rewrites_only
 from dedup_platform.ledger import CellSize
-from dedup_platform.maintenance import procedures
+from dedup_platform.maintenance import procedures, upkeep
 from dedup_platform.maintenance.upkeep import Upkeep
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
@@ -149,7 +149,7 @@ def test_maintenance_right_after_maintenance_does_nothing(maintained: Home) -> N
 
 
 def test_many_manifests_become_few_and_are_no_news(lived: Home, monkeypatch: pytest.MonkeyPatch, lake: Lake) -> None:
-    monkeypatch.setattr(procedures, "MANIFESTS", 1)
+    monkeypatch.setattr(upkeep, "MANIFESTS", 1)
     platform = lived.platform()
     [fragments] = platform.maintain(lived.stream.name, [SESSION_FRAGMENTS])
     assert fragments.before.manifests > fragments.after.manifests == 1
@@ -264,7 +264,7 @@ def test_a_compaction_whose_files_are_replaced_meanwhile_tries_again(lived: Home
 def test_a_run_that_maintenance_overtakes_starts_again_and_ends_right(
     table: str, lived: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(procedures, "MANIFESTS", 0)
+    monkeypatch.setattr(upkeep, "MANIFESTS", 0)
     name = lived.stream.name
     writer, other = lived.platform(), lived.platform()
     deliver(lived, "overtaken.json", event("a", 2, 703, arrived=50), event("a", 2, 20, arrived=50))
