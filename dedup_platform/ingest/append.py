@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyspark.sql import SparkSession
 
+from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.lake.durable import sync_written
 from dedup_platform.lake.table_files import HeldRows, TableFiles, by_cell
 from dedup_platform.planning.cells import Cell
@@ -55,6 +56,11 @@ class Appended:
     spans: tuple[Span, ...]
 
 
+SOURCE_FAILURES = (SourceError, SourceChangedError)
+"""What workers tell as data: a task that raised would be tried again, and the error come as a text of Spark's."""
+Done = Appended | SourceError | SourceChangedError
+
+
 @dataclass(frozen=True)
 class Appending:
     """What a worker needs to know to bring records to their cells."""
@@ -67,22 +73,35 @@ class Appending:
     own_file_bytes: int = OWN_FILE_BYTES
 
     def read_and_write(self, task: bytes) -> bytes:
-        """All of one task, whose number this is."""
-        done = list(self._files_with(self._divided(int(task))))
+        """All of one task, whose number this is: its files, or why the source could not be read."""
+        done: list[Done] = []
+        try:
+            done += self._files_with(self._divided(int(task)))
+        except SOURCE_FAILURES as failure:
+            done.append(failure)
         sync_written()
         return pickle.dumps(done)
 
     def packed(self, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The records of some tasks as packs, each of one cell, and the files that were written instead."""
+        """The records of some tasks as packs, each of one cell, and the files that were written instead.
+
+        Where the source cannot be read, the failure goes the way of such a file.
+        """
         prepare_worker()
         for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
-            held = HeldRows()
-            for cell, rows in self._divided(number):
-                held.hold(cell, rows)
-                if held.size >= HELD_BYTES:
-                    yield from self._written_or_packed(held)
-            yield from self._written_or_packed(held)
+            try:
+                yield from self._packed_of(number)
+            except SOURCE_FAILURES as failure:
+                yield _sent(None, None, None, pickle.dumps(failure))
         sync_written()
+
+    def _packed_of(self, number: int) -> Iterator[pa.RecordBatch]:
+        held = HeldRows()
+        for cell, rows in self._divided(number):
+            held.hold(cell, rows)
+            if held.size >= HELD_BYTES:
+                yield from self._written_or_packed(held)
+        yield from self._written_or_packed(held)
 
     def _written_or_packed(self, held: HeldRows) -> Iterator[pa.RecordBatch]:
         for cell, size in held.sizes().items():
@@ -95,7 +114,7 @@ class Appending:
     def written(self, packs: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The files of the cells whose packs these are, and those that were written before."""
         prepare_worker()
-        before: list[Appended] = []
+        before: list[Done] = []
         done = list(self._files_with(_unpacked(packs, before)))
         sync_written()
         yield pa.record_batch([pa.array([pickle.dumps([*before, *done])], pa.binary())], ["done"])
@@ -140,8 +159,8 @@ def _packed(rows: pl.DataFrame) -> bytes:
     return pack.getvalue()
 
 
-def _unpacked(packs: Iterable[pa.RecordBatch], before: list[Appended]) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
-    """The rows of packs; the files that come instead of some go to `before`."""
+def _unpacked(packs: Iterable[pa.RecordBatch], before: list[Done]) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
+    """The rows of packs; the files and failures that come instead of some go to `before`."""
     for batch in packs:
         for partition, bucket, pack, file in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             if file is not None:
@@ -151,7 +170,10 @@ def _unpacked(packs: Iterable[pa.RecordBatch], before: list[Appended]) -> Iterat
 
 
 def append(spark: SparkSession, appending: Appending) -> list[Appended]:
-    """The new files with the records of all tasks."""
+    """The new files with the records of all tasks.
+
+    Raises the SourceError or SourceChangedError of whichever task could not read the source.
+    """
     tasks = appending.tasks
     if tasks == 1 or isinstance(spark, InProcess):
         done = on_workers(spark, [b"%d" % number for number in range(tasks)], appending.read_and_write)
@@ -161,9 +183,12 @@ def append(spark: SparkSession, appending: Appending) -> list[Appended]:
         # Several cells share a task; without a number Spark would put all that is small into one.
         together = packs.repartition(tasks, "partition", "bucket")
         done = [row.done for row in together.mapInArrow(appending.written, "done binary").collect()]
-    appended = [each for part in done for each in pickle.loads(part)]
-    for each in appended:
+    appended: list[Appended] = []
+    for each in (each for part in done for each in pickle.loads(part)):
+        if isinstance(each, SOURCE_FAILURES):
+            raise each
         appending.files.partitioned(each.file)
+        appended.append(each)
     return appended
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from dedup_platform.planning.cells import EPOCH
+from dedup_platform.planning.moments import EPOCH
 from dedup_platform.sources.kafka import Range
 from dedup_platform.sources.kafka.reading import messages_of
 from dedup_platform.stream import KafkaSource

@@ -15,7 +15,6 @@ from dedup_platform.lake.commits import Commit
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.planning.cells import Cell
 from dedup_platform.sources.clock_skew import clocks
-from dedup_platform.sources.failures import reading_failure
 from dedup_platform.stream import Stream
 
 CELL_BYTES = 100 * 1024**2
@@ -54,12 +53,7 @@ class Intake(ABC):
         """
         files = self.lake.table_files(stream, tables.RAW_EVENTS)
         appending = Appending(stream, files, self.lake.buckets(stream), read, tasks)
-        try:
-            appended = append(self.lake.spark(), appending)
-        except Exception as error:
-            if failure := reading_failure(error):
-                raise failure from error
-            raise
+        appended = append(self.lake.spark(), appending)
         added = [each.file for each in appended]
         place = (stream, tables.RAW_EVENTS, head.snapshot_id)
         staged = (

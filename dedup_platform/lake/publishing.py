@@ -46,7 +46,7 @@ from dedup_platform.lake.snapshots import (
     head,
 )
 from dedup_platform.lake.staged import Staged
-from dedup_platform.planning.cells import EPOCH
+from dedup_platform.planning.moments import EPOCH
 from dedup_platform.retries import retry_commits
 from dedup_platform.stream import Stream
 

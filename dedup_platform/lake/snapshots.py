@@ -19,7 +19,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import TimestamptzType
 
-from dedup_platform.planning.cells import EPOCH, NO_ENTITY, Cell
+from dedup_platform.planning.cells import NO_ENTITY, Cell
+from dedup_platform.planning.moments import EPOCH
 
 SUMMARY = "dedup-platform."
 """Prefix of the platform's own properties in a snapshot's summary."""

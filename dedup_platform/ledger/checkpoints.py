@@ -14,7 +14,8 @@ from dedup_platform.lake.receipts import PartKind, ReadFile, Receipt, parts_of
 from dedup_platform.ledger.facts import moment
 from dedup_platform.ledger.fold import FilesTold, Proof, Told
 from dedup_platform.ledger.schema import BUILT, FILES, UNTOLD
-from dedup_platform.planning.cells import EPOCH, Cell
+from dedup_platform.planning.cells import Cell
+from dedup_platform.planning.moments import EPOCH
 
 _CELL = [pa.field("partition", pa.int32()), pa.field("bucket", pa.int32())]
 KINDS: Mapping[PartKind, tuple[sa.Table, pa.Schema]] = {

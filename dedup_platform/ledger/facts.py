@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 
 import sqlalchemy as sa
 
 from dedup_platform import tables
 from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, HEADS, LOST, in_cells, in_partitions, of
-from dedup_platform.planning.cells import EPOCH, Cell
+from dedup_platform.planning.cells import Cell
 from dedup_platform.planning.facts import Change
+from dedup_platform.planning.moments import EPOCH, microseconds, utc_datetime
 
 MANY = 10_000
 """From so many pending cells on, all cells of their partitions are looked at."""
@@ -162,10 +163,10 @@ def read_sizes(
 
 def micros(time: datetime | None) -> int | None:
     """A time as microseconds since 1970."""
-    return None if time is None else (time - EPOCH) // timedelta(microseconds=1)
+    return None if time is None else microseconds(time)
 
 
 @lru_cache(maxsize=4096)
 def moment(micros: int | None) -> datetime | None:
     """A time of microseconds since 1970."""
-    return None if micros is None else EPOCH + timedelta(microseconds=micros)
+    return None if micros is None else utc_datetime(micros)

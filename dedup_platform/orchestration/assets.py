@@ -7,8 +7,7 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.lake.commits import Commit
-from dedup_platform.orchestration import checks, runs
-from dedup_platform.orchestration.intake import ingest
+from dedup_platform.orchestration import checks, intake, runs
 from dedup_platform.orchestration.metadata import (
     asset_key,
     chosen_partitions,
@@ -78,7 +77,7 @@ def _commits(context: dg.AssetExecutionContext, platform: Platform, stream: Stre
     What earlier steps of the run rewrote in linked partitions is repaired as well.
     """
     if table == tables.RAW_EVENTS:
-        yield from ingest(context, platform, stream)
+        yield from intake.ingest(context, platform, stream)
         return
     chosen = chosen_partitions(context, stream)
     linked = runs.reported(context.instance, context.run.run_id, stream, tables.INPUT_OF[table]) - chosen

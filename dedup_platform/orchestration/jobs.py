@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from dedup_platform import tables
-from dedup_platform.orchestration import runs
+from dedup_platform.orchestration import intake, runs
 from dedup_platform.orchestration.assets import pool
 from dedup_platform.orchestration.metadata import asset_key, report
 from dedup_platform.orchestration.partitions import listing
@@ -77,7 +77,7 @@ def ingest_job(stream: Stream) -> dg.JobDefinition:
 def _ingest(stream: Stream) -> dg.OpDefinition:
     @dg.op(name=f"{stream.name}__ingest", pool=pool(stream, tables.RAW_EVENTS), out=dg.Out(dg.Nothing))
     def ingest(context: dg.OpExecutionContext, platform: dg.ResourceParam[Platform]) -> None:
-        report(context, platform, stream, tables.RAW_EVENTS, ingest(context, platform, stream))
+        report(context, platform, stream, tables.RAW_EVENTS, intake.ingest(context, platform, stream))
         context.instance.add_run_tags(context.run.run_id, {runs.INGESTED: "true"})
 
     return ingest

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from dedup_platform.planning.moments import EPOCH
+
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 

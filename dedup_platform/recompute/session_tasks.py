@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import accumulate
 
 import polars as pl
 
 from dedup_platform.planning.cells import Cell
+from dedup_platform.planning.moments import in_microseconds
 from dedup_platform.recompute.tasks import CellResult, Chunk, Store, file_bytes, split_evenly
 from dedup_platform.rules.sessions import Stitched, stitch_slices
 from dedup_platform.stream import Stream
@@ -69,4 +69,4 @@ def _by_partition(sessions: pl.DataFrame, stream: Stream) -> dict[int, pl.DataFr
 
 def _ordinals(rows: pl.DataFrame, column: str, stream: Stream) -> pl.Series:
     """The partition that each row's time lies in."""
-    return rows[column].dt.epoch("us") // (stream.partitions.length // timedelta(microseconds=1))
+    return rows[column].dt.epoch("us") // in_microseconds(stream.partitions.length)

@@ -5,7 +5,6 @@ Where no receipt tells, because it is lost or older than the question, the data 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import TimestamptzType
@@ -13,6 +12,7 @@ from pyiceberg.types import TimestamptzType
 from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.snapshots import files_by_cell
 from dedup_platform.ledger import Head
+from dedup_platform.planning.moments import in_microseconds
 from dedup_platform.recompute.receipts import newest_receipt
 from dedup_platform.recompute.tasks import CellFiles, Chunk, Store, chunks_of_cells, gather
 from dedup_platform.stream import Stream
@@ -55,8 +55,7 @@ def longest_reach(lake: Lakehouse, stream: Stream, head: Head) -> int:
     ended_at, length = loaded.schema().find_field("ended_at").field_id, stream.partitions.length
     return max(
         (
-            int(from_bytes(TimestamptzType(), file.upper_bounds[ended_at])) // (length // timedelta(microseconds=1))
-            - cell.partition
+            int(from_bytes(TimestamptzType(), file.upper_bounds[ended_at])) // in_microseconds(length) - cell.partition
             for cell, files in files_by_cell(loaded, head.snapshot_id).items()
             for file in files
         ),

@@ -6,12 +6,12 @@ The work is "find, then resolve": most keys occur once, so only the few records 
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import reduce
 from operator import and_
 
 import polars as pl
 
+from dedup_platform.planning.moments import in_microseconds
 from dedup_platform.stream import Stream
 from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, column_names
 
@@ -83,7 +83,7 @@ def _winners(in_order: pl.DataFrame, stream: Stream) -> pl.Series:
     for group in far.sort("event_time").partition_by(key, maintain_order=True, include_key=True):
         times = group["event_time"].dt.epoch("us").to_list()
         ranks += group["_rank"].to_list()
-        firsts += first_within(times, group["_rank"].to_list(), window // timedelta(microseconds=1))
+        firsts += first_within(times, group["_rank"].to_list(), in_microseconds(window))
     near = pl.DataFrame({"_rank": ranks, "_near": firsts}, schema={"_rank": pl.UInt32, "_near": pl.UInt32})
     return groups.join(near, on="_rank", how="left", maintain_order="left").select(
         pl.coalesce("_near", "_first").alias("_first")

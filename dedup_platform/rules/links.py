@@ -1,11 +1,11 @@
 """What links the partitions of one bucket, over narrow columns in memory: repeated keys, and sessions that span."""
 
-from datetime import timedelta
 from functools import reduce
 from operator import and_
 
 import polars as pl
 
+from dedup_platform.planning.moments import in_microseconds
 from dedup_platform.rules.sessions import chained
 from dedup_platform.stream import Stream
 
@@ -57,4 +57,4 @@ def _apart(pairs: pl.DataFrame) -> set[Pair]:
 
 
 def _partition(time: pl.Expr, stream: Stream) -> pl.Expr:
-    return time.dt.epoch("us") // (stream.partitions.length // timedelta(microseconds=1))
+    return time.dt.epoch("us") // in_microseconds(stream.partitions.length)

@@ -1,16 +1,15 @@
 """Rules 4 and 5 across partitions, over the fragments of one bucket in memory: chains of fragments become sessions."""
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 import polars as pl
 
+from dedup_platform.planning.moments import in_microseconds
 from dedup_platform.rules.sums import merged_sums, told
 from dedup_platform.stream import Aggregate, Stream
 from dedup_platform.tables import ARRIVAL_ORDER, SESSIONS, column_names, large_sums
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class Stitched(NamedTuple):
@@ -110,7 +109,7 @@ def _merge(stream: Stream, name: str, aggregate: Aggregate) -> pl.Expr:
 
 def _is_near_an_edge(stream: Stream) -> pl.Expr:
     """Whether a fragment is at most the timeout away from the start or the end of its partition."""
-    length, timeout = stream.partitions.length // _MICROSECOND, stream.sessions.timeout // _MICROSECOND
+    length, timeout = in_microseconds(stream.partitions.length), in_microseconds(stream.sessions.timeout)
     after_start = pl.col("first_event_time").dt.epoch("us") % length
     before_end = length - pl.col("last_event_time").dt.epoch("us") % length
     return (after_start <= timeout) | (before_end <= timeout)

@@ -13,13 +13,14 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from dedup_platform.planning.moments import in_microseconds, microseconds
 from dedup_platform.sources.attributes import attribute_reader
 from dedup_platform.sources.contents import Contents
 from dedup_platform.sources.decoding import Delivery, EventDecoder
 from dedup_platform.sources.event_ids import event_id_reader
 from dedup_platform.sources.plain import plain_decimals, plain_doubles, plain_longs, plain_times
 from dedup_platform.sources.records import Content, RejectedError
-from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, in_microseconds, microseconds, time_reader
+from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, time_reader
 from dedup_platform.stream import Attribute, FieldId, Stream, TimeField, decimal_of
 from dedup_platform.tables import RAW_EVENTS, columns
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from dedup_platform.planning.moments import in_microseconds, microseconds
 from dedup_platform.sources.attributes import attribute_reader
 from dedup_platform.sources.event_ids import event_id_reader, id_fields, text_of
 from dedup_platform.sources.messages import MessageReader
@@ -30,7 +31,7 @@ from dedup_platform.sources.records import (
     Fields,
     RejectedError,
 )
-from dedup_platform.sources.times import FROM_1970, in_microseconds, microseconds, time_reader
+from dedup_platform.sources.times import FROM_1970, time_reader
 from dedup_platform.stream import FileName, KafkaAppendTime, Stream, TimeField
 
 __all__ = ["CREATE_TIME", "Delivery", "EventDecoder", "Row"]

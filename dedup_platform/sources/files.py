@@ -60,7 +60,7 @@ def read_files(
 ) -> DataFrame:
     """The records of some files, each with its generation: rows with exactly the columns of `raw_events`.
 
-    A file that cannot be read as it was listed fails the job; `failures.reading_failure` tells why.
+    A file that cannot be read as it was listed fails the job, with the name of the file and why in Spark's error.
     """
     groups = grouped(files)
     numbers = spark.range(0, len(groups), 1, numPartitions=max(1, len(groups)))

@@ -9,7 +9,8 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
 from dedup_platform.errors import SourceError
-from dedup_platform.sources.times import FROM_YEAR_1, utc_datetime
+from dedup_platform.planning.moments import utc_datetime
+from dedup_platform.sources.times import FROM_YEAR_1
 from dedup_platform.stream import Stream
 from dedup_platform.stream.s3_path import SCHEME
 

@@ -2,23 +2,22 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
 from functools import lru_cache
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
+from dedup_platform.planning.moments import microseconds
 from dedup_platform.stream import EPOCH_UNITS
 
-__all__ = ["FROM_1970", "FROM_YEAR_1", "in_microseconds", "microseconds", "remembering", "time_reader", "utc_datetime"]
+__all__ = ["FROM_1970", "FROM_YEAR_1", "remembering", "time_reader"]
 
 FROM_1970 = range(253_402_300_800_000_000)
 """Times of events and arrivals, in microseconds since 1970: up to the end of the year 9999."""
 FROM_YEAR_1 = range(-62_135_596_800_000_000, FROM_1970.stop)
 """Times that Spark and Iceberg show: from the year 1 on."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _SHORT = 64
 
 _ISO_8601 = re.compile(
@@ -57,21 +56,6 @@ def remembering(read: Callable[[str], Value], texts: int) -> Callable[[str], Val
     """`read` with a memory of the last `texts` short texts: values of events repeat."""
     remember = lru_cache(texts)(read)
     return lambda text: remember(text) if len(text) <= _SHORT else read(text)
-
-
-def in_microseconds(duration: timedelta) -> int:
-    """Whole microseconds of a duration."""
-    return duration // _MICROSECOND
-
-
-def microseconds(moment: datetime) -> int:
-    """Whole microseconds from 1970-01-01 UTC to an aware datetime."""
-    return (moment - _EPOCH) // _MICROSECOND
-
-
-def utc_datetime(moment: int) -> datetime:
-    """The datetime of some microseconds since 1970-01-01 UTC."""
-    return _EPOCH + timedelta(microseconds=moment)
 
 
 def _parse_iso_8601(text: str) -> datetime:

@@ -4,7 +4,7 @@ Ledgers, plans and sensors read metadata and nothing else, so they can be tried 
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +19,8 @@ from dedup_platform.lake import Staged
 from dedup_platform.lake.receipts import FilesReceipt, ReadFile, Receipt, RewriteReceipt
 from dedup_platform.lake.snapshots import SUMMARY, ancestry, bucket_count, summary
 from dedup_platform.maintenance.layout import Files, Layout
-from dedup_platform.planning.cells import EPOCH, NO_ENTITY, Cell
+from dedup_platform.planning.cells import NO_ENTITY, Cell
+from dedup_platform.planning.moments import EPOCH, microseconds
 from dedup_platform.platform import Platform
 from dedup_platform.recompute.receipts import build_receipt
 from dedup_platform.rules.fingerprints import fingerprint
@@ -129,7 +130,7 @@ def _renumbered(cell: Cell, old: int, new: int) -> list[Cell]:
 def _described(table: Table, cell: Cell, arrived: datetime, spec_id: int) -> DataFile:
     bounds: dict[int, bytes] = {}
     if "arrival_time" in table.schema().column_names:
-        micros = (arrived - EPOCH) // timedelta(microseconds=1)
+        micros = microseconds(arrived)
         bounds[table.schema().find_field("arrival_time").field_id] = to_bytes(TimestamptzType(), micros)
     place = f"{table.location()}/data/{cell.partition}/{cell.bucket}"
     arguments: dict[str, Any] = {

@@ -8,8 +8,9 @@ from pyspark.sql import Column, DataFrame, Window, functions as F
 from dedup_platform import tables
 from dedup_platform.lake.conditions import in_partitions
 from dedup_platform.planning.cells import reach
+from dedup_platform.planning.moments import in_microseconds
 from dedup_platform.stream import Stream
-from dedup_platform.verification.cells import microseconds, partition_ordinal
+from dedup_platform.verification.cells import partition_ordinal
 
 
 def count_violations(
@@ -51,7 +52,7 @@ def _broken(stream: Stream, table: str) -> dict[str, Column]:
 def _follows(key: list[Column], start: Column, end: Column, within: timedelta) -> Column:
     """Whether a row starts at most `within` after the row of the same key before it ended."""
     before = F.lag(end).over(Window.partitionBy(*key).orderBy(start))
-    return F.coalesce(F.unix_micros(start) - F.unix_micros(before) <= F.lit(microseconds(within)), F.lit(False))
+    return F.coalesce(F.unix_micros(start) - F.unix_micros(before) <= F.lit(in_microseconds(within)), F.lit(False))
 
 
 def _near(rows: DataFrame, stream: Stream, table: str, partitions: Collection[int]) -> DataFrame:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window, functions as F
 
+from dedup_platform.planning.moments import in_microseconds
 from dedup_platform.stream import Stream
 from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, DEDUPLICATED_EVENTS, column_names
-from dedup_platform.verification.cells import microseconds
 
 
 class Deduplicated(NamedTuple):
@@ -66,7 +66,7 @@ def _winners(records: DataFrame, stream: Stream) -> DataFrame:
     first = F.min(F.struct(*ARRIVAL_ORDER, _typed(stream).alias("_typed"))).alias("_first")
     # Copies mostly share their event time, so the window slides over times, not over copies.
     times = records.groupBy(*key, "event_time").agg(first)
-    reach = microseconds(stream.deduplicate.window)
+    reach = in_microseconds(stream.deduplicate.window)
     around = Window.partitionBy(*key).orderBy(F.unix_micros("event_time")).rangeBetween(-reach, reach)
     return times.select(*key, "event_time", F.min("_first").over(around).alias("_winner"))
 

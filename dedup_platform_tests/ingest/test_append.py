@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from dedup_platform.errors import SourceError
 from dedup_platform.ingest.append import Appending, append
 from dedup_platform.lake.snapshots import cell_of
 from dedup_platform.sources.files import list_files, read_group
@@ -40,3 +41,22 @@ def test_records_of_several_tasks(tmp_path: Path, spark: SparkSession, own_file_
     spans = [span for each in appended for span in each.spans]
     assert {span.source for span in spans} == {"0.json", "1.json", "2.json"}
     assert sum(span.places for span in spans) == FILES * EVENTS
+
+
+@pytest.mark.parametrize("tasks", [1, FILES], ids=["one task", "several"])
+def test_why_a_source_cannot_be_read_comes_back_as_it_is(tmp_path: Path, spark: SparkSession, tasks: int) -> None:
+    stream = make_stream(tmp_path)
+    for number in range(FILES):
+        write_batch(stream, lay_out([record("a", f"{number}", AT)], f"{number}.json"))
+    platform = temporary_platform(tmp_path / "home", stream, spark, lambda: AT + timedelta(days=1))
+    files = list_files(stream, platform.clock()).ready
+    platform.lake.create(stream, 1)
+    (stream.files.root / "2.json").unlink()
+    groups = [[(file, 0) for file in files[number::tasks]] for number in range(tasks)]
+    appending = Appending(
+        stream, platform.lake.table_files(stream, RAW_EVENTS), 1, partial(read_group, stream, groups), tasks
+    )
+    with pytest.raises(SourceError) as failed:
+        append(spark, appending)
+    assert str(failed.value) == "2.json: cannot be read: No such file or directory"
+    assert failed.value.path == "2.json"

@@ -1,6 +1,7 @@
 """Whatever the catalog names was put on the disk before it did: a power cut leaves tables that can be read."""
 
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,7 +19,7 @@ from dedup_platform.planning.cells import Cell
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS
-from dedup_platform.testing import make_stream, utc
+from dedup_platform.testing import HeldClock, lay_out, light_platform, make_stream, record, utc, write_batch
 
 
 @pytest.fixture
@@ -83,6 +84,40 @@ def test_what_is_synced_is_on_the_disk_with_the_folders_around_it(tmp_path: Path
         file.write(b"x")
     sync_written()
     assert disk >= {tmp_path / "new" / "a", tmp_path / "new", tmp_path}
+
+
+def test_what_tasks_write_is_on_the_disk_when_they_are_done(
+    tmp_path: Path, disk: set[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each kind of task: on a machine of its own, nobody else could sync it."""
+    stream = make_stream(tmp_path)
+    warehouse = tmp_path / "home" / "warehouse"
+    written: dict[str, set[Path]] = {}
+
+    def watched(kind: str) -> Callable[..., list[bytes]]:
+        def on_workers(_: object, tasks: Iterable[bytes], run: Callable[[bytes], bytes]) -> list[bytes]:
+            done = []
+            for task in tasks:
+                before = set(warehouse.rglob("*.parquet"))
+                done.append(run(task))
+                new = set(warehouse.rglob("*.parquet")) - before
+                assert new <= disk, f"{kind}: a task ended and these would be lost: {new - disk}"
+                written.setdefault(kind, set()).update(new)
+            return done
+
+        return on_workers
+
+    kinds = ("ingest.append", "recompute.tasks", "replay.rewrite")
+    for kind in kinds:
+        monkeypatch.setattr(f"dedup_platform.{kind}.on_workers", watched(kind))
+    write_batch(stream, lay_out([record("a", "1", utc("2024-03-01T10:00"))], "one.json"))
+    with (stream.files.root / "one.json").open("a") as file:
+        file.write("no json\n")
+    platform = light_platform(tmp_path / "home", stream, HeldClock(utc("2030-01-01")))
+    platform.ingest(stream.name)
+    platform.repair(stream.name)
+    assert platform.drop(stream.name).altered == 1
+    assert all(written[kind] for kind in kinds)
 
 
 def test_a_file_that_is_still_being_written_waits_for_the_next_time(tmp_path: Path, disk: set[Path]) -> None:

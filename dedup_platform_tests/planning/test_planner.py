@@ -6,8 +6,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from dedup_platform.planning.cells import EPOCH, Cell, closes, contiguous, reach
+from dedup_platform.planning.cells import Cell, closes, contiguous, reach
 from dedup_platform.planning.facts import Change, Facts
+from dedup_platform.planning.moments import EPOCH
 from dedup_platform.planning.planner import Policy, Reason, plan
 
 DAY = timedelta(days=1)

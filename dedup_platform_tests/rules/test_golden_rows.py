@@ -7,6 +7,7 @@ and run this test once, which writes it anew.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def golden(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return dict(json.loads(GOLDEN.read_text(encoding="utf-8")))
 
 
-def _text(row: dict[str, Any]) -> str:
+def _text(row: Mapping[str, Any]) -> str:
     return json.dumps(row, default=str, sort_keys=True, ensure_ascii=False)
 
 

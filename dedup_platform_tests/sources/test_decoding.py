@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from dedup_platform.planning.moments import microseconds
 from dedup_platform.sources.batch_decoding import BatchDecoder
 from dedup_platform.sources.contents import ListedContents
 from dedup_platform.sources.decoding import Delivery, EventDecoder, Row
 from dedup_platform.sources.records import AMBIGUOUS, Content
 from dedup_platform.sources.text.json_records import Number, json_content
-from dedup_platform.sources.times import microseconds
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream, decode_kept
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, strategies as st
 
+from dedup_platform.planning.moments import microseconds
 from dedup_platform.sources.text.canonical_text import (
     base64_text,
     date_text,
@@ -17,7 +18,7 @@ from dedup_platform.sources.text.canonical_text import (
     timestamp_text,
 )
 from dedup_platform.sources.text.json_records import Number
-from dedup_platform.sources.times import microseconds, time_reader
+from dedup_platform.sources.times import time_reader
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, strategies as st
 
-from dedup_platform.sources.times import microseconds, time_reader, utc_datetime
+from dedup_platform.planning.moments import microseconds, utc_datetime
+from dedup_platform.sources.times import time_reader
 
 
 def read(text: str, time_format: str | None = None, timezone: str = "UTC") -> str | None:

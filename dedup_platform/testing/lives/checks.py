@@ -6,7 +6,8 @@ from datetime import timedelta
 from itertools import pairwise
 
 from dedup_platform import tables
-from dedup_platform.planning.cells import EPOCH, Cell
+from dedup_platform.planning.cells import Cell
+from dedup_platform.planning.moments import EPOCH
 from dedup_platform.planning.planner import TablePlan
 from dedup_platform.stream import Stream
 from dedup_platform.tables import COORDINATES, DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, SESSION_FRAGMENTS, SESSIONS

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from dedup_platform import tables
 from dedup_platform.ingest import intake, kafka
 from dedup_platform.ingest.append import Appended, Appending
-from dedup_platform.planning.cells import EPOCH
+from dedup_platform.planning.moments import EPOCH
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.sources.kafka import OffsetExtent, TopicState, reading
