@@ -8,9 +8,10 @@ from dedup_platform import tables
 from dedup_platform.demo.truth import Found, Visit
 from dedup_platform.lake.snapshots import changes, since
 from dedup_platform.planning.cells import Cell
-from dedup_platform.planning.moments import in_microseconds, partition_ordinal
+from dedup_platform.planning.moments import in_microseconds
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
+from dedup_platform.verification.cells import partition_ordinal
 
 
 def found(platform: Platform, stream: Stream) -> Found:
@@ -57,7 +58,7 @@ def rewritten(platform: Platform, stream: Stream, before: Mapping[str, int]) -> 
 
 
 def _late(stream: Stream) -> Column:
-    length, grace = in_microseconds(stream.partitions.length), microseconds(stream.late.grace)
+    length, grace = in_microseconds(stream.partitions.length), in_microseconds(stream.late.grace)
     end = (_partition("event_time", stream) + 1) * F.lit(length)
     return F.unix_micros("arrival_time") > end + F.lit(grace)
 
