@@ -15,7 +15,8 @@ from dedup_platform import tables
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.snapshots import files_by_cell, head
 from dedup_platform.lake.table_files import TableFiles
-from dedup_platform.recompute.tasks import CellResult, Chunk, Store, chunks_of_cells, run_tasks
+from dedup_platform.recompute.chunks import Chunk, chunks_of_cells
+from dedup_platform.recompute.tasks import CellResult, Store, run_tasks
 from dedup_platform.stream import Stream
 
 _PLACE = ("floor", "events")

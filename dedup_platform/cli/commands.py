@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from dedup_platform import errors, tables
-from dedup_platform.cli import output, rejected, sources
+from dedup_platform.cli import output, rejected, sources, values
 from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, err, out
 from dedup_platform.cli.exits import INTERRUPTED, NOT_EQUAL, exit_code, message_of
 from dedup_platform.cli.export import EXPORTED, STDOUT, WRITERS, export as write_rows
@@ -105,7 +105,7 @@ def check(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
     for stream in deployment.streams.values():
         platform.lake.check(stream)
     if as_json:
-        output.print_json([stream.model_dump(mode="json") for stream in deployment.streams.values()])
+        values.print_json([stream.model_dump(mode="json") for stream in deployment.streams.values()])
     else:
         output.print_streams(out, deployment.streams.values())
 
@@ -142,7 +142,7 @@ def plan(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
     platform = deployment.platform()
     plans = [(stream, each) for stream in deployment.streams.values() for each in platform.plan(stream.name)]
     if as_json:
-        output.print_json([output.plan_value(stream, each) for stream, each in plans])
+        values.print_json([values.plan_value(stream, each) for stream, each in plans])
     else:
         output.print_plans(out, plans)
 
@@ -190,7 +190,7 @@ def verify(
         with shown(err, f"{each.name}: recomputing from {tables.RAW_EVENTS}", None):
             found[each.name] = platform.verify(each.name)
     if as_json:
-        output.print_json(found)
+        values.print_json(found)
     else:
         for name, differences in found.items():
             out.print("\n".join([f"{name}: {'differs' if differences else 'equal'}", *differences]), markup=False)
@@ -212,7 +212,7 @@ def maintain(
         with shown(err, f"{each.name}: looking after its tables", None):
             done[each.name] = platform.maintain(each.name)
     if as_json:
-        output.print_json({name: [asdict(table) for table in found] for name, found in done.items()})
+        values.print_json({name: [asdict(table) for table in found] for name, found in done.items()})
     else:
         output.print_upkeep(out, done)
 
@@ -306,7 +306,7 @@ def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> No
             # One stream's trouble is not another's.
             failures.append(error)
     if as_json:
-        output.print_json([output.status_value(each) for each in statuses])
+        values.print_json([values.status_value(each) for each in statuses])
     else:
         output.print_status(out, statuses)
     if failures:

@@ -1,22 +1,20 @@
 """What the command line shows: tables for people, plain values for programs. Nothing is computed here but totals."""
 
-import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import Any, Literal
+from typing import Literal
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dedup_platform.cli.values import beginning, record_value
 from dedup_platform.demo import Score
 from dedup_platform.ingest import PartitionOffsets
 from dedup_platform.maintenance.upkeep import Upkeep
-from dedup_platform.planning.circuit_breaker import Circuit, sentence
+from dedup_platform.planning.circuit_breaker import sentence
 from dedup_platform.planning.planner import StaleCell, TablePlan
 from dedup_platform.platform import Status
 from dedup_platform.replay.rejected import Outcome, ReasonCount, RejectedRecord
@@ -27,12 +25,6 @@ SHOWN = 10
 ID_LENGTH = 12
 RECORDS_SHOWN = 20
 """How many rejected records are listed."""
-
-
-def print_json(value: Any) -> None:
-    """One JSON document on standard output; times and durations (in seconds) are plain values."""
-    json.dump(value, sys.stdout, default=_plain, indent=2)
-    sys.stdout.write("\n")
 
 
 def print_streams(console: Console, streams: Iterable[Stream]) -> None:
@@ -177,81 +169,9 @@ def print_offsets(console: Console, offsets: Iterable[PartitionOffsets]) -> None
     console.print(table)
 
 
-def plan_value(stream: Stream, plan: TablePlan) -> dict[str, Any]:
-    """A plan for programs, with partitions as keys."""
-    key = stream.partitions.key
-    stale = []
-    for each in plan.stale:
-        value = each._asdict()
-        cell = value.pop("cell")
-        stale.append(value | {"partition": key(cell.partition), "bucket": cell.bucket})
-    runs = [asdict(run) | {"partitions": [key(partition) for partition in run.partitions]} for run in plan.runs]
-    return {"stream": plan.stream, "table": plan.table, "stale": stale, "runs": runs}
-
-
-def status_value(status: Status) -> dict[str, Any]:
-    """A stream's status for programs."""
-    return {
-        "stream": status.stream,
-        "files_read": status.files_read,
-        "records_read": status.records_read,
-        "rejected": status.rejected,
-        "waiting": list(status.waiting.items) if status.waiting else None,
-        "left_alone": [{"path": path, "reason": reason} for path, reason in status.waiting.reasons]
-        if status.waiting
-        else None,
-        "trouble": status.trouble,
-        "health": _health(status.health),
-        # As text: a snapshot id has more digits than the numbers of most readers of JSON.
-        "tables": {table.table: asdict(table) | {"snapshot_id": str(table.snapshot_id)} for table in status.tables},
-    }
-
-
-def rejected_value(reasons: Sequence[ReasonCount], records: Sequence[RejectedRecord]) -> dict[str, Any]:
-    """Rejected records for programs; of each payload the beginning."""
-    return {
-        "reasons": [asdict(each) for each in reasons],
-        "records": [_listed(each) for each in records],
-    }
-
-
-def record_value(record: RejectedRecord) -> dict[str, Any]:
-    """A rejected record for programs: `payload` is text, or hexadecimal as `payload_encoding` says."""
-    payload, encoding = text_of(record.payload)
-    return asdict(record) | {"payload": payload, "payload_encoding": encoding}
-
-
-def text_of(payload: bytes | None) -> tuple[str | None, str | None]:
-    """A payload as text and how that stands for its bytes: `utf-8`, `hex`, or None for none."""
-    if payload is None:
-        return None, None
-    try:
-        return payload.decode(), "utf-8"
-    except UnicodeDecodeError:
-        return payload.hex(), "hex"
-
-
-def outcome_value(stream: Stream, outcome: Outcome) -> dict[str, Any]:
-    """What a replay, a drop or a redecode did, for programs; `snapshot_id` is null if nothing changed."""
-    partitions = sorted({stream.partitions.key(cell.partition) for cell in outcome.cells})
-    snapshot_id = None if outcome.snapshot_id is None else str(outcome.snapshot_id)
-    counts = {"accepted": outcome.accepted, "rejected": outcome.rejected, "altered": outcome.altered}
-    return {"snapshot_id": snapshot_id, **counts, "cells": len(outcome.cells), "partitions": partitions}
-
-
 def moment(time: datetime) -> str:
     """A time to the second, in UTC: `2026-01-31 23:59:59`."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _health(health: Circuit) -> dict[str, Any]:
-    times = {"since": health.since, "next_try": health.next_try}
-    return {
-        "state": health.state,
-        "reason": health.reason,
-        "attempts": health.attempts,
-        **{name: time.isoformat() if time else None for name, time in times.items()},
-    }
 
 
 def span(stream: Stream, partitions: Iterable[int]) -> str:
@@ -304,20 +224,9 @@ def _records(records: Iterable[RejectedRecord]) -> Table:
             *places,
             moment(each.arrival_time),
             Text(each.rejection_reason),
-            Text(_beginning(each) or ""),
+            Text(beginning(each) or ""),
         )
     return table
-
-
-def _listed(record: RejectedRecord) -> dict[str, Any]:
-    value = asdict(record) | {"payload_begins": _beginning(record)}
-    del value["payload"], value["payload_context"]
-    return value
-
-
-def _beginning(record: RejectedRecord) -> str | None:
-    # The beginning of a text may end amid a character.
-    return None if record.payload is None else record.payload.decode("utf-8", "backslashreplace")
 
 
 def _extent(stream: Stream, cells: Sequence[StaleCell]) -> tuple[str, str, str, str]:
@@ -339,11 +248,3 @@ def _value(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(_value, value))
     return f"{value:,}" if isinstance(value, int) else short(str(value))
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, Mapping):
-        return dict(value)
-    return str(value)

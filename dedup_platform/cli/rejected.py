@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dedup_platform.cli import output
+from dedup_platform.cli import output, values
 from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, err, out
 from dedup_platform.cli.exits import REFUSED
 from dedup_platform.orchestration.progress import shown
@@ -45,7 +45,7 @@ def list_rejected(
     is_chosen = limit is not None or choice != Choice()
     records = platform.rejected_records(stream, choice, limit or output.RECORDS_SHOWN) if is_chosen else []
     if as_json:
-        output.print_json(output.rejected_value(reasons, records))
+        values.print_json(values.rejected_value(reasons, records))
     else:
         output.print_rejected(out, reasons, records)
 
@@ -65,7 +65,7 @@ def show_rejected(
     deployment.chosen(stream)
     record = deployment.platform().rejected_record(stream, source, partition, offset, index)
     if as_json:
-        output.print_json(output.record_value(record))
+        values.print_json(values.record_value(record))
     else:
         output.print_record(out, record)
 
@@ -117,7 +117,7 @@ def drop(
 def print_outcome(stream: Stream, outcome: Outcome, as_json: bool) -> None:
     """What became of records that were decoded again, or dropped."""
     if as_json:
-        output.print_json(output.outcome_value(stream, outcome))
+        values.print_json(values.outcome_value(stream, outcome))
     else:
         output.print_outcome(out, stream, outcome)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dedup_platform.cli import output
+from dedup_platform.cli import output, values
 from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, out
 
 files_app = typer.Typer(help="Decide about files that the platform left alone.", no_args_is_help=True)
@@ -37,7 +37,7 @@ def show_offsets(stream: StreamArgument, streams: StreamsOption = None, as_json:
     deployment = Deployment.of(streams)
     offsets = deployment.platform().offsets(deployment.of_topic(stream).name)
     if as_json:
-        output.print_json([asdict(each) for each in offsets])
+        values.print_json([asdict(each) for each in offsets])
     else:
         output.print_offsets(out, offsets)
 

@@ -22,8 +22,9 @@ from dedup_platform.lake.table_files import buckets_of
 from dedup_platform.ledger import LOST, Head, Ledger
 from dedup_platform.maintenance.layout import Files, Layout
 from dedup_platform.planning.cells import NO_ENTITY, Cell
+from dedup_platform.recompute.chunks import Chunk
 from dedup_platform.recompute.receipts import receipt_of_same_rows
-from dedup_platform.recompute.tasks import CellResult, Chunk, Store, run_tasks
+from dedup_platform.recompute.tasks import CellResult, Store, run_tasks
 from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.stream import Stream
 

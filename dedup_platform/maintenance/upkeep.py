@@ -6,13 +6,10 @@ older snapshots proved is said again before they go (`_settle`).
 """
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-
-from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
 from dedup_platform.errors import ClockBehindError
@@ -21,12 +18,10 @@ from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.snapshots import (
     POSITIONS,
     ancestry,
-    committed_at,
     head,
     live,
     paired_duplicates,
     pairs,
-    positions_receipt,
     summary,
     total_files,
 )
@@ -34,12 +29,20 @@ from dedup_platform.ledger import Head, Ledger
 from dedup_platform.ledger.schema import CONSUMER
 from dedup_platform.maintenance import procedures
 from dedup_platform.maintenance.checkpoints import Checkpoints
+from dedup_platform.maintenance.history import (
+    SnapshotHistory,
+    cut_history,
+    positions_only_of,
+    staging_base,
+    tagged_snapshots,
+    unpublished_snapshots,
+)
 from dedup_platform.planning.cells import Cell, closes
 from dedup_platform.planning.facts import linked_cells
 from dedup_platform.recompute.receipts import receipt_of_same_rows
 from dedup_platform.retries import retry_on_conflict
 from dedup_platform.rules.fingerprints import fingerprint
-from dedup_platform.stream import Maintenance as Rules, Stream
+from dedup_platform.stream import Stream
 
 MANIFESTS = 100
 """More manifests than this are written anew, unless they are full. Writers merge theirs from about so many on, too."""
@@ -136,7 +139,7 @@ class Maintenance:
         heads = self.ledger.sync(stream.name)
         loaded = self.lake.catalog.load_table(stream.name, table)
         history = self._history(stream, table, heads, now)
-        expired = {snapshot.snapshot_id for snapshot in _loose(loaded, stream.maintenance, now)}
+        expired = {snapshot.snapshot_id for snapshot in unpublished_snapshots(loaded, stream.maintenance, now)}
         if table == tables.DUPLICATE_EVENTS:
             # Taken back or not, events that are read are read with these.
             expired -= self._paired(stream)
@@ -148,7 +151,7 @@ class Maintenance:
             expired |= {snapshot.snapshot_id for snapshot in history.expired}
         if expired:
             procedures.expire_snapshots(self.lake, stream, table, expired)
-            for name in _positions_of_none(loaded, expired):
+            for name in positions_only_of(loaded, expired):
                 self.lake.catalog.delete_receipt(stream.name, name)
         return len(expired)
 
@@ -156,7 +159,7 @@ class Maintenance:
         """Main's history as far as the ledger has folded it, cut where nobody needs what is older."""
         loaded = self.lake.catalog.load_table(stream.name, table)
         snapshots = list(ancestry(loaded, heads[table].snapshot_id))
-        needed = {base for name in loaded.refs() if name.startswith(STAGING) for base in _base(loaded, name)}
+        needed = {base for name in loaded.refs() if name.startswith(STAGING) for base in staging_base(loaded, name)}
         if table == tables.RAW_EVENTS:
             # Where a topic is read on is told by the newest that tells it.
             telling = (snapshot.snapshot_id for snapshot in snapshots if summary(snapshot, POSITIONS) is not None)
@@ -172,7 +175,7 @@ class Maintenance:
             stream.maintenance,
             now,
             needed=needed,
-            tagged=_tagged(loaded),
+            tagged=tagged_snapshots(loaded),
             receipts=table != tables.DUPLICATE_EVENTS,
         )
 
@@ -236,78 +239,6 @@ class Maintenance:
 
     def _pair(self, stream: Stream) -> int | None:
         return paired_duplicates(self.lake.catalog.load_table(stream.name, tables.DEDUPLICATED_EVENTS))
-
-
-@dataclass(frozen=True)
-class SnapshotHistory:
-    """A table's snapshots, newest first: those that stay without a gap, and those of the older ones that go."""
-
-    kept: Sequence[Snapshot]
-    expired: Sequence[Snapshot]
-
-
-def cut_history(
-    snapshots: Sequence[Snapshot],
-    rules: Rules,
-    now: datetime,
-    *,
-    needed: Collection[int] = (),
-    tagged: Collection[int] = (),
-    receipts: bool = True,
-) -> SnapshotHistory:
-    """Cut a history (newest first, no gap) behind the oldest snapshot that must stay.
-
-    That is the oldest one which is needed, which is one of the newest few, or which was still the newest one not so
-    long ago. With `receipts` the oldest one that stays tells what was read, so that all positions remain known. A tag
-    keeps its own snapshot, and none of those that are newer.
-    """
-    oldest = min(rules.min_snapshots, len(snapshots)) - 1
-    for place, snapshot in enumerate(snapshots):
-        # A reader may have pinned it until the next one was committed, however old it was by then.
-        young = place > 0 and now - committed_at(snapshots[place - 1]) <= rules.snapshot_age
-        if young or snapshot.snapshot_id in needed:
-            oldest = max(oldest, place)
-    ends = [place for place, snapshot in enumerate(snapshots) if not receipts or _tells_positions(snapshot)]
-    # Where a tag holds the next older one, history does not end here.
-    ends = [place for place in ends if place + 1 == len(snapshots) or snapshots[place + 1].snapshot_id not in tagged]
-    oldest = min((place for place in ends if place >= oldest), default=len(snapshots) - 1)
-    expired = [snapshot for snapshot in snapshots[oldest + 1 :] if snapshot.snapshot_id not in tagged]
-    return SnapshotHistory(snapshots[: oldest + 1], expired)
-
-
-def _tells_positions(snapshot: Snapshot) -> bool:
-    """Whether all that was read, or built, up to a snapshot is known from it."""
-    return summary(snapshot, "receipt") is not None or summary(snapshot, POSITIONS) is not None
-
-
-def _positions_of_none(table: Table, expired: Collection[int]) -> set[str]:
-    """The receipts of positions that only these snapshots name."""
-    gone, kept = (
-        {positions_receipt(each) for each in table.snapshots() if (each.snapshot_id in expired) is is_gone}
-        for is_gone in (True, False)
-    )
-    return {name for name in gone - kept if name}
-
-
-def _base(table: Table, branch: str) -> Iterator[int]:
-    """Where a staged branch is, and where it began if something was staged on it."""
-    if staged := table.snapshot_by_name(branch):
-        yield staged.snapshot_id
-        if staged.parent_snapshot_id is not None:
-            yield staged.parent_snapshot_id
-
-
-def _tagged(table: Table) -> set[int]:
-    """The snapshots of all tags and branches, whoever made them."""
-    return {at.snapshot_id for at in table.refs().values()}
-
-
-def _loose(table: Table, rules: Rules, now: datetime) -> Iterator[Snapshot]:
-    """Old snapshots in no branch: what was staged and never published, or taken back."""
-    held = {each.snapshot_id for at in table.refs().values() for each in ancestry(table, at.snapshot_id)}
-    for snapshot in table.snapshots():
-        if snapshot.snapshot_id not in held and now - committed_at(snapshot) > rules.snapshot_age:
-            yield snapshot
 
 
 def extent(catalog: Catalog, stream: Stream, table: str) -> TableExtent:

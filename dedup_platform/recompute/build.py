@@ -5,9 +5,10 @@ Whoever loses a race to another writer gets ConflictError, and nothing was writt
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
+from types import MappingProxyType
 
 from pyiceberg.manifest import DataFile
 
@@ -21,20 +22,13 @@ from dedup_platform.planning.cells import NO_ENTITY, Cell, Cells, grown, reach
 from dedup_platform.planning.facts import Facts
 from dedup_platform.planning.linking import WidenedSessions, with_linked_keys, with_sessions, with_whole_buckets
 from dedup_platform.recompute import metrics
+from dedup_platform.recompute.chunks import CellFiles, chunks_along_time, chunks_of_cells, chunks_of_chains
 from dedup_platform.recompute.linked_cells import links_of_keys, spans_before, spans_now
+from dedup_platform.recompute.prebuilt import PrebuiltFragments
+from dedup_platform.recompute.rebuilt import Rebuilt, count_rows
 from dedup_platform.recompute.receipts import build_receipt
 from dedup_platform.recompute.session_tasks import Sessionization
-from dedup_platform.recompute.tasks import (
-    CellFiles,
-    CellResult,
-    Deduplication,
-    Fragmentation,
-    TaskResult,
-    chunks_along_time,
-    chunks_of_cells,
-    chunks_of_chains,
-    run_tasks,
-)
+from dedup_platform.recompute.tasks import Deduplication, Fragmentation, TaskResult, run_tasks
 from dedup_platform.recompute.totals import longest_reach, total_events
 from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.stream import Stream
@@ -48,9 +42,7 @@ from dedup_platform.tables import (
     column_names,
 )
 
-PREBUILT_SECONDS = 3600
-"""Fragments made ahead are published within so long, or made again: no snapshot names them, so upkeep takes them for
-orphans after a day at the earliest."""
+NO_NUMBERS: Mapping[int, Mapping[str, float]] = MappingProxyType({})
 MANY_STARTS = 100_000
 """Beyond so many cells in which old sessions may start, those that there are are asked for instead."""
 
@@ -77,75 +69,13 @@ class Build:
         return self.heads[INPUT_OF[self.table]].snapshot_id
 
 
-@dataclass(frozen=True)
-class Rebuilt:
-    """The cells of one table after the work on them: what changed, and the files to take away and to add."""
-
-    table: str
-    cells: tuple[CellResult, ...]
-    old: CellFiles
-
-    @classmethod
-    def of(cls, table: str, written: Iterable[CellResult], old: CellFiles) -> "Rebuilt":
-        """This table's part of what was written."""
-        return cls(table, tuple(each for each in written if each.table == table), old)
-
-    @cached_property
-    def changed(self) -> Cells:
-        """The cells whose rows differ from before."""
-        return frozenset(each.cell for each in self.cells if each.is_changed)
-
-    @property
-    def removed(self) -> list[DataFile]:
-        """The old files of the changed cells."""
-        return [file for cell in self.changed for file in self.old.get(cell, ())]
-
-    @property
-    def added(self) -> list[DataFile]:
-        """The new files of the changed cells."""
-        return [each.file for each in self.cells if each.file and each.cell in self.changed]
-
-    def count_events(self) -> tuple[int, int]:
-        """The events in the changed cells of a table of fragments, before and after."""
-        changed = [each for each in self.cells if each.is_changed]
-        return sum(each.events_before for each in changed), sum(each.events_after for each in changed)
-
-    def rows_after(self, staged: Staged | None) -> dict[Cell, int]:
-        """Rows in each cell once `staged` is published, which holds what changed."""
-        unchanged = {cell: _rows(files) for cell, files in self.old.items() if cell not in self.changed}
-        return unchanged | (staged.rows_by_cell() if staged else {})
-
-    def numbers(self) -> dict[int, dict[str, float]]:
-        """Ordinal -> what the checked cells of this partition say in sum (of durations: at most)."""
-        found: dict[int, dict[str, float]] = {}
-        for each in self.cells:
-            numbers = found.setdefault(each.cell.partition, {})
-            for name, value in each.numbers.items():
-                so_far = numbers.get(name, 0.0)
-                numbers[name] = max(so_far, value) if name.endswith("_seconds") else so_far + value
-        return found
-
-
-@dataclass(frozen=True)
-class PrebuiltFragments:
-    """A cell's fragments, made of its new events when these were in memory, before anybody asked for them."""
-
-    written: CellResult
-    events: frozenset[str]
-    """Paths of the files that hold these events."""
-    old: frozenset[str]
-    """Paths of the files of the fragments that they were compared with."""
-    made: float
-    """When, by the process's own clock, in seconds."""
-
-
 class Recompute:
     """Rebuilds cells of the derived tables of any stream."""
 
     def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
         self.lake = lake
         self.ledger = ledger
-        self._prebuilt: dict[tuple[str, str], dict[Cell, PrebuiltFragments]] = {}
+        self._prebuilt = PrebuiltFragments()
 
     def stale(self, stream: Stream, table: str, reason: str, partitions: Collection[int] | None = None) -> Commit:
         """Rebuild the stale cells, of all or of the given partitions, widened to the cells linked to them."""
@@ -195,7 +125,7 @@ class Recompute:
         chunks = chunks_along_time(raw, _with_files(cells, raw, old), old, around, weigh)
         done = run_tasks(self.lake.spark(), chunks, Deduplication(stream), files)
         duplicates, events, fragments = (Rebuilt.of(table, done.written, old[table]) for table in old)
-        self._keep_prebuilt(stream, events, fragments)
+        self._prebuilt.keep(stream, events, fragments)
         beside = self._stage(build, duplicates, {"reason": build.reason}) if duplicates.changed else None
         pair = beside.snapshot_id if beside else build.heads[DUPLICATE_EVENTS].snapshot_id
         receipt = self._receipt(build, cells, events.changed)
@@ -206,15 +136,14 @@ class Recompute:
         # The duplicates go first: the events' commit names them, and readers follow that pair.
         if beside:
             self.lake.publish(beside)
-        return self._publish(
-            build, staged, receipt, cells, events.changed | duplicates.changed, done, beside, events.numbers()
-        )
+        written = [staged, *([beside] if beside else [])]
+        return self._publish(build, receipt, written, events.changed | duplicates.changed, done, events.numbers())
 
     def _fragment(self, build: Build, cells: Cells) -> Commit:
         stream = build.stream
         events = self.lake.files(stream, DEDUPLICATED_EVENTS, build.source, cells)
         old = self._old(build, cells, SESSION_FRAGMENTS)
-        ready = self._take_prebuilt(stream, events, old[SESSION_FRAGMENTS])
+        ready = self._prebuilt.take(stream, events, old[SESSION_FRAGMENTS])
         chunks = chunks_of_cells(events, _with_files(cells, events, old) - ready.keys(), old)
         files = self._tables(build, DEDUPLICATED_EVENTS, SESSION_FRAGMENTS)
         done = run_tasks(self.lake.spark(), chunks, Fragmentation(stream), files)
@@ -224,11 +153,11 @@ class Recompute:
         staged = self._stage(build, fragments, receipt.properties())
         before, after = fragments.count_events()
         # Events without an entity are in a bucket of their own, of which no fragments are made.
-        inside = sum(_rows(events.get(cell, ())) for cell in fragments.changed)
+        inside = sum(count_rows(events.get(cell, ())) for cell in fragments.changed)
         self._balance(build, [staged], after == inside, f"{inside} events, but fragments of {after}")
         total = total_events(self.lake, stream, SESSION_FRAGMENTS, build.heads[SESSION_FRAGMENTS]) - before + after
         receipt = receipt.model_copy(update={"events": total})
-        return self._publish(build, staged, receipt, cells, fragments.changed, done)
+        return self._publish(build, receipt, [staged], fragments.changed, done)
 
     def _sessionize(self, build: Build, cells: Cells, recount: bool = False) -> Commit:
         stream, head = build.stream, build.heads[SESSIONS]
@@ -253,7 +182,7 @@ class Recompute:
         receipt = self._receipt(build, cells, sessions.changed)
         receipt = receipt.model_copy(update={"events": total, "longest_reach": reaches})
         staged = self._stage(build, sessions, receipt.properties())
-        return self._publish(build, staged, receipt, cells, sessions.changed, done)
+        return self._publish(build, receipt, [staged], sessions.changed, done)
 
     # What all steps share
 
@@ -281,28 +210,6 @@ class Recompute:
         inputs = (SESSION_FRAGMENTS, SESSIONS)
         return frozenset(cell for table in inputs for cell in self.ledger.sizes(build.stream.name, table))
 
-    def _keep_prebuilt(self, stream: Stream, events: Rebuilt, fragments: Rebuilt) -> None:
-        """Remember the fragments that were made of these events, instead of all of this stream before."""
-        files = {each.cell: _paths([each.file] if each.file else []) for each in events.cells}
-        self._prebuilt[_settings(stream)] = {
-            each.cell: PrebuiltFragments(
-                each, files[each.cell], _paths(fragments.old.get(each.cell, ())), time.monotonic()
-            )
-            for each in fragments.cells
-        }
-
-    def _take_prebuilt(self, stream: Stream, events: CellFiles, old: CellFiles) -> dict[Cell, CellResult]:
-        """Those remembered that still hold: made of just these events and compared with just these fragments."""
-        kept = self._prebuilt.pop(_settings(stream), {})
-        oldest = time.monotonic() - PREBUILT_SECONDS
-        return {
-            cell: prebuilt.written
-            for cell, prebuilt in kept.items()
-            if prebuilt.made > oldest
-            and prebuilt.events == _paths(events.get(cell, ()))
-            and prebuilt.old == _paths(old.get(cell, ()))
-        }
-
     def _tables(self, build: Build, *names: str) -> dict[str, TableFiles]:
         return {name: self.lake.table_files(build.stream, name) for name in names}
 
@@ -321,18 +228,17 @@ class Recompute:
     def _publish(
         self,
         build: Build,
-        staged: Staged,
         receipt: BuildReceipt,
-        checked: Cells,
+        written: Sequence[Staged],
         rewritten: Cells,
         done: TaskResult,
-        beside: Staged | None = None,
-        numbers: Mapping[int, Mapping[str, float]] | None = None,
+        numbers: Mapping[int, Mapping[str, float]] = NO_NUMBERS,
     ) -> Commit:
+        """Publish the first of what was written; the others were published beside it."""
+        staged, checked = written[0], frozenset(receipt.checked)
         self.lake.catalog.write_receipt(build.stream.name, receipt)
         self.lake.publish(staged)
         self.ledger.sync(build.stream.name)
-        written = [each for each in (staged, beside) if each]
         return Commit(
             table=build.table,
             snapshot_id=staged.snapshot_id,
@@ -343,7 +249,7 @@ class Recompute:
             bytes_read=done.bytes_read,
             bytes_written=sum(each.bytes_added for each in written),
             built_from={INPUT_OF[build.table]: build.source},
-            partitions=metrics.of_partitions(self.ledger, build.stream, build.table, checked, written, numbers or {}),
+            partitions=metrics.of_partitions(self.ledger, build.stream, build.table, checked, written, numbers),
         )
 
     def _balance(self, build: Build, staged: Iterable[Staged | None], balanced: bool, found: str) -> None:
@@ -361,24 +267,12 @@ def _unbalanced(
 ) -> Iterator[str]:
     """The cells in which records are not as many as what became of them."""
     for cell in sorted(cells):
-        records, kept, beaten = _rows(raw.get(cell, ())), events.get(cell, 0), duplicates.get(cell, 0)
+        records, kept, beaten = count_rows(raw.get(cell, ())), events.get(cell, 0), duplicates.get(cell, 0)
         if records != kept + beaten:
             yield (
                 f"{stream.partitions.key(cell.partition)}, bucket {cell.bucket}: {records} raw, "
                 f"but {kept} deduplicated and {beaten} duplicates"
             )
-
-
-def _settings(stream: Stream) -> tuple[str, str]:
-    return stream.name, fingerprint(stream, SESSION_FRAGMENTS)
-
-
-def _rows(files: Iterable[DataFile]) -> int:
-    return sum(file.record_count for file in files)
-
-
-def _paths(files: Iterable[DataFile]) -> frozenset[str]:
-    return frozenset(file.file_path for file in files)
 
 
 def _with_files(cells: Cells, files: CellFiles, old: Mapping[str, CellFiles]) -> Cells:

@@ -11,7 +11,8 @@ from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.planning.cells import Cell, Cells, reach
 from dedup_platform.planning.linking import Link, Span
-from dedup_platform.recompute.tasks import Chunk, Store, chunks_along_time, chunks_of_chains, gather
+from dedup_platform.recompute.chunks import Chunk, chunks_along_time, chunks_of_chains
+from dedup_platform.recompute.tasks import Store, gather
 from dedup_platform.rules.links import key_columns, linked_partitions, spans_of_chains, spans_of_sessions
 from dedup_platform.rules.sessions import near_edges
 from dedup_platform.stream import Stream

@@ -8,7 +8,8 @@ import polars as pl
 
 from dedup_platform.planning.cells import Cell
 from dedup_platform.planning.moments import in_microseconds
-from dedup_platform.recompute.tasks import CellResult, Chunk, Store, file_bytes, split_evenly
+from dedup_platform.recompute.chunks import Chunk, file_bytes, split_evenly
+from dedup_platform.recompute.tasks import CellResult, Store
 from dedup_platform.rules.sessions import Stitched, stitch_slices
 from dedup_platform.stream import Stream
 from dedup_platform.tables import SESSION_FRAGMENTS, SESSIONS, column_names

@@ -13,8 +13,9 @@ from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.snapshots import files_by_cell
 from dedup_platform.ledger import Head
 from dedup_platform.planning.moments import in_microseconds
+from dedup_platform.recompute.chunks import CellFiles, Chunk, chunks_of_cells
 from dedup_platform.recompute.receipts import newest_receipt
-from dedup_platform.recompute.tasks import CellFiles, Chunk, Store, chunks_of_cells, gather
+from dedup_platform.recompute.tasks import Store, gather
 from dedup_platform.stream import Stream
 from dedup_platform.tables import SESSIONS
 

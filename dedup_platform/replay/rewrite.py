@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform.lake.durable import sync_written
 from dedup_platform.lake.table_files import HeldRows, TableFiles, by_cell, frame_of
-from dedup_platform.recompute.tasks import TASK_BYTES, split_evenly
+from dedup_platform.recompute.chunks import TASK_BYTES, split_evenly
 from dedup_platform.sources.batch_decoding import BatchDecoder
 from dedup_platform.sources.contents import ListedContents
 from dedup_platform.spark.workers import on_workers

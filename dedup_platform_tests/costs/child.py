@@ -25,7 +25,8 @@ from dedup_platform.lake.snapshots import FileChange, changes, head, since
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.platform import Platform
 from dedup_platform.recompute import build, tasks
-from dedup_platform.recompute.tasks import Chunk, Step, TaskResult, run_tasks
+from dedup_platform.recompute.chunks import Chunk
+from dedup_platform.recompute.tasks import Step, TaskResult, run_tasks
 from dedup_platform.settings import Settings
 from dedup_platform.spark.session import spark_session
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, temporary_platform, utc, write_batch
@@ -124,7 +125,7 @@ def given_to_tasks() -> Iterator[tuple[list[int], list[int]]]:
         read.append(done.bytes_read)
         return done
 
-    with patch.object(tasks, "_on_workers", sent), patch.object(build, "work", worked):
+    with patch.object(tasks, "_on_workers", sent), patch.object(build, "run_tasks", worked):
         yield given, read
 
 

@@ -96,7 +96,7 @@ FAULTS: Mapping[str, Mapping[str, Any]] = {
         "dedup_platform.lake.Lakehouse.unpaired_cells": lambda *_: frozenset()
     },
     "fragments made ahead are taken whatever the events are": {
-        "dedup_platform.recompute.build._paths": lambda _: frozenset()
+        "dedup_platform.recompute.prebuilt._paths": lambda _: frozenset()
     },
     "files that were read are forgotten": {"dedup_platform.ledger.fold._write_files": lambda *_: None},
     "the window is open at its end": {"dedup_platform.recompute.tasks.deduplicate": _open_window},

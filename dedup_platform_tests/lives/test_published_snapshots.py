@@ -18,7 +18,6 @@ from dedup_platform.errors import ConflictError, IncompatibleChangeError
 from dedup_platform.lake.snapshots import files_by_cell, head
 from dedup_platform.maintenance.layout import Layout
 from dedup_platform.platform import Platform
-from dedup_platform.recompute import build
 from dedup_platform.rules.sessions import stitch_slices
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc, write_batch
@@ -292,7 +291,7 @@ def test_fragments_made_ahead_long_ago_are_made_again(tmp_path: Path, monkeypatc
     prebuilt = set((tmp_path / "home").rglob("session_fragments/data/**/*.parquet"))
     for path in prebuilt:
         path.unlink()
-    monkeypatch.setattr(build, "PREBUILT_SECONDS", 0)
+    monkeypatch.setattr("dedup_platform.recompute.prebuilt.PREBUILT_SECONDS", 0)
     found.recompute(tables.SESSION_FRAGMENTS, tables.SESSIONS)
     assert len(prebuilt) == 1
     assert found.spans() == [(day(1, 12), day(1, 12), 1)]

@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from dedup_platform.lake.snapshots import SUMMARY
-from dedup_platform.maintenance.upkeep import cut_history
+from dedup_platform.maintenance.history import cut_history
 from dedup_platform.stream import Maintenance
 from dedup_platform.testing import utc
 

@@ -12,7 +12,7 @@ import pytest
 from dedup_platform import tables
 from dedup_platform.planning.cells import NO_ENTITY, Cell
 from dedup_platform.platform import Platform
-from dedup_platform.recompute import tasks
+from dedup_platform.recompute import chunks, tasks
 from dedup_platform.rules.deduplicated import deduplicate
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc, write_batch
@@ -35,7 +35,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return deduplicate(cells, around, stream)
 
     monkeypatch.setattr(tasks, "deduplicate", watched)
-    monkeypatch.setattr(tasks, "CHUNK_BYTES", 2_000)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 2_000)
     return found
 
 
@@ -121,7 +121,7 @@ def test_entities_are_never_cut(platform: Platform, stream: Stream, judged: list
 
 def test_shares_hold_every_row_once() -> None:
     rows = pl.DataFrame({"entity_id": [None] * 100, "event_id": [f"{number % 40}" for number in range(100)]})
-    shares = [tasks.Share(number, 7)(rows, ["entity_id", "event_id"]) for number in range(7)]
+    shares = [chunks.Share(number, 7)(rows, ["entity_id", "event_id"]) for number in range(7)]
     assert sum(share.height for share in shares) == 100
     ids = [set(share["event_id"]) for share in shares]
     assert sum(map(len, ids)) == 40

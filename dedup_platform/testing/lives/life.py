@@ -41,7 +41,7 @@ STEPS = ("write_receipt", "publish", "replace_files", "sync")
 _SMALL = {
     "tenacity.nap.time": SimpleNamespace(sleep=lambda _: None),
     # So that few rows are cut into many pieces.
-    "dedup_platform.recompute.tasks.CHUNK_BYTES": 1,
+    "dedup_platform.recompute.chunks.CHUNK_BYTES": 1,
     "dedup_platform.recompute.build.Sessionization": partial(Sessionization, slice_bytes=1),
 }
 
