@@ -11,13 +11,14 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, BinaryIO
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from dedup_platform.sources.compression import DamageError, decompressed
 from dedup_platform.sources.contents import ColumnContents, Contents
 from dedup_platform.sources.pieces import Pieces, read_varint, zigzag
+from dedup_platform.sources.protobuf.values import Converters, SetFields
 from dedup_platform.sources.records import (
     MALFORMED_RECORD,
     MAX_RECORD_BYTES,
@@ -31,21 +32,15 @@ from dedup_platform.sources.records import (
     damaged,
 )
 from dedup_platform.sources.registry import RegisteredSchema
-from dedup_platform.sources.text.canonical_text import base64_text, double_text, float_text, timestamp_text
 from dedup_platform.sources.text.json_records import Number
 from dedup_platform.stream.format import ProtobufFormat
 from dedup_platform.stream.schemas import batch_field, message_type, registered_messages
 
 __all__ = ["ProtobufMessages", "delimited_messages"]
 
-Convert = Callable[[Any], Any]
 
 _VARINT, _FIXED_64, _BYTES, _GROUP, _GROUP_END, _FIXED_32 = range(6)
 _LARGEST_FIELD = 2**29 - 1
-_WRAPPERS = frozenset(
-    f"google.protobuf.{kind}Value"
-    for kind in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
-)
 
 
 def delimited_messages(file: BinaryIO, name: str, read: Callable[[bytes], Iterator[Record]]) -> Iterator[Record]:
@@ -77,7 +72,7 @@ class ProtobufMessages:
         self._batch = batch_field(self._message, protobuf.records) if protobuf.records else None
         event = self._batch.message_type if self._batch else self._message
         self._event = GetMessageClass(event)
-        self._converters = _Converters()
+        self._converters = Converters()
         self._defaults = {field.name: self._converters.default(field) for field in event.fields}
         self._named = None if names is None else [event.fields_by_name[name] for name in names]
         self._fields = self._set_fields if self._named is None else self._named_fields(self._named)
@@ -171,79 +166,7 @@ class ProtobufMessages:
         return read
 
     def _set_fields(self, event: Message) -> Fields:
-        return _SetFields(self._converters.set_fields(event), self._defaults)
-
-
-class _SetFields(dict[str, Any]):
-    """The fields that are set, and for whoever asks by name the defaults of the others.
-
-    So a hash of all fields stays the same when the schema gets one more, which the event does not have.
-    """
-
-    def __init__(self, fields: dict[str, Any], defaults: dict[str, Any]) -> None:
-        super().__init__(fields)
-        self._defaults = defaults
-
-    def __missing__(self, name: str) -> Any:
-        return self._defaults[name]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else self._defaults.get(name, default)
-
-
-class _Converters:
-    """From Protobuf's values to those of an event, one function for each field."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Convert] = {}
-
-    def of(self, field: FieldDescriptor) -> Convert:
-        convert = self._made.get(field.full_name)
-        if convert is None:
-            convert = self._made[field.full_name] = self._repeated(field) if field.is_repeated else self._single(field)
-        return convert
-
-    def default(self, field: FieldDescriptor) -> Any:
-        """The value of a field that is not set."""
-        if field.has_presence:
-            return None
-        return self.of(field)({} if _is_map(field) else field.default_value)
-
-    def set_fields(self, message: Message) -> dict[str, Any]:
-        return {field.name: self.of(field)(value) for field, value in message.ListFields()}
-
-    def _repeated(self, field: FieldDescriptor) -> Convert:
-        if _is_map(field):
-            convert_key, convert = (self.of(part) for part in field.message_type.fields)
-            return lambda pairs: {_key(convert_key(key)): convert(value) for key, value in pairs.items()}
-        convert = self._single(field)
-        return lambda values: [convert(value) for value in values]
-
-    def _single(self, field: FieldDescriptor) -> Convert:
-        match field.cpp_type:
-            case FieldDescriptor.CPPTYPE_STRING:
-                return base64_text if field.type == FieldDescriptor.TYPE_BYTES else str
-            case FieldDescriptor.CPPTYPE_BOOL:
-                return bool
-            case FieldDescriptor.CPPTYPE_DOUBLE:
-                return double_text
-            case FieldDescriptor.CPPTYPE_FLOAT:
-                return float_text
-            case FieldDescriptor.CPPTYPE_ENUM:
-                names = {value.number: value.name for value in reversed(field.enum_type.values)}
-                return lambda number: names.get(number) or Number(number)
-            case FieldDescriptor.CPPTYPE_MESSAGE:
-                return self._message(field.message_type)
-            case _:
-                return Number
-
-    def _message(self, kind: Descriptor) -> Convert:
-        if kind.full_name == "google.protobuf.Timestamp":
-            return _timestamp
-        if kind.full_name in _WRAPPERS:
-            convert = self.of(kind.fields_by_name["value"])
-            return lambda wrapper: convert(wrapper.value)
-        return self.set_fields
+        return SetFields(self._converters.set_fields(event), self._defaults)
 
 
 def _indexes(body: bytes) -> tuple[tuple[int, ...], int]:
@@ -269,20 +192,6 @@ def _message_name(schema: RegisteredSchema, indexes: tuple[int, ...]) -> str | N
     except (IndexError, ValueError):
         return None
     return found.full_name
-
-
-def _is_map(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and field.message_type.GetOptions().map_entry
-
-
-def _key(value: Any) -> str:
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
-
-
-def _timestamp(value: Any) -> Any:
-    if not 0 <= value.nanos < 1_000_000_000:
-        return {"nanos": Number(value.nanos), "seconds": Number(value.seconds)}
-    return timestamp_text(value.seconds * 1_000_000_000 + value.nanos, 1_000_000_000, "Z")
 
 
 def _elements(data: bytes, number: int) -> tuple[list[bytes], int]:
