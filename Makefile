@@ -11,6 +11,7 @@ READY := $(VENV)/.ready
 PORT ?= 3000
 SPARK_PORT ?= 15002
 SEEDS ?= 20
+EVENTS ?= 1000000
 BENCH ?=
 # Two at a time: each has a Spark of its own. Tests of one file share what they prepare; files with the longest come first.
 TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -47,9 +48,9 @@ demo: setup java ## generate a click stream with known truth, run it, repair a l
 test: setup java ## run every test
 	$(TEST)
 
-soak: setup java ## kill ingest again and again while a million events come, for each of SEEDS (20) seeds
+soak: setup java ## kill ingest again and again while EVENTS (1000000) events come, for each of SEEDS (20) seeds
 	$(BIN)/python -m dedup_platform.testing.servers install kafka
-	$(BIN)/python -m pytest dedup_platform_tests/soak --seeds $(SEEDS)
+	$(BIN)/python -m pytest dedup_platform_tests/soak --seeds $(SEEDS) --events $(EVENTS)
 
 histories: setup ## live SEEDS (20) random histories of a stream, each judged after every commit
 	$(BIN)/python -m dedup_platform.testing.lives --seeds 0..$(SEEDS)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform.settings import AWS_JAR, ENV_PREFIX, JARS, POSTGRES_JAR, Settings
+from dedup_platform.spark.connect_server import ConnectServer, connect_server
 from dedup_platform.spark.session import jars_conf, spark_session
-from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server
+from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server, free_port
 from dedup_platform_tests.servers import new_name, running
 
 PROJECT = Path(__file__).parent.parent
@@ -38,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--thorough", action="store_true", help="run the longest tests in full (an hour more)")
     parser.addoption("--spark-remote", help="a Spark Connect server (sc://...) to use, in place of a local Spark")
     parser.addoption("--seeds", type=int, default=0, help="run the soak tests, each with so many seeds")
+    parser.addoption("--events", type=int, default=1_000_000, help="events of each soak test")
     parser.addoption("--postgres", action="store_true", help="keep ledgers and Dagster's records in Postgres")
 
 
@@ -58,6 +61,12 @@ def thorough(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--thorough"))
 
 
+@pytest.fixture(scope="session")
+def soak_events(request: pytest.FixtureRequest) -> int:
+    """How many events each soak test produces."""
+    return int(request.config.getoption("--events"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A skip fails where CI=true: nothing may be missing there but the data, which is not the project's."""
@@ -67,6 +76,22 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which CI=true forbids: {reason}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Minutes by folder, so that whoever adds tests sees what they cost. Of all processes together."""
+    seconds: Counter[str] = Counter()
+    tests: Counter[str] = Counter()
+    for report in (each for reports in terminalreporter.stats.values() for each in reports):
+        if isinstance(report, pytest.TestReport):
+            parts = Path(report.nodeid.partition("::")[0]).parts[1:]
+            folder = parts[0] if len(parts) > 1 else "."
+            seconds[folder] += report.duration
+            tests[folder] += report.when == "call"
+    terminalreporter.section("minutes by folder")
+    for folder, spent in seconds.most_common():
+        terminalreporter.write_line(f"{spent / 60:6.1f}  {tests[folder]:5d} tests  {folder}")
+    terminalreporter.write_line(f"{seconds.total() / 60:6.1f}  {tests.total():5d} tests  in all processes")
 
 
 @pytest.fixture(scope="session")
@@ -118,6 +143,14 @@ def spark(settings: Settings) -> Iterator[SparkSession]:
     session = spark_session(settings)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    """A warm Spark Connect server for the processes that the tests of this process start."""
+    settings = Settings(home=tmp_path_factory.mktemp("server"), spark_master="local[2]", driver_memory="1g")
+    with connect_server(settings, free_port()) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,10 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,10 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
+from dedup_platform.spark.connect_server import ConnectServer
 from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS, SESSIONS
 from dedup_platform.testing import HeldClock, Rules, histories, make_stream, temporary_platform, write_batch
-from dedup_platform_tests.conftest import PROJECT
 from dedup_platform_tests.crashes.child import BUCKETS
+from dedup_platform_tests.crashes.crash import Forks, crash, forking
 from dedup_platform_tests.homes import Home, all_rows, references, stale
 
 SECONDS_TO_FINISH = 5
@@ -34,8 +34,8 @@ STEPS = (
     *(f"{side} publishing {table}" for table in tables.ALL for side in ("before", "after")),
     *(f"{side} {table}" for table in AMID_FILES.values() for side in ("amid the fold of", "after folding")),
 )
-LONGEST = 600
-"""Seconds after which a process that should have died, or a commit that should have come, is given up."""
+WITH_A_SPARK_OF_ITS_OWN = (f"amid the files of {DEDUPLICATED_EVENTS}", f"after publishing {tables.DUPLICATE_EVENTS}")
+"""Steps at which a whole Spark is killed with the run; elsewhere it is a server's, which goes on."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,16 @@ def homes(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> "Sim
 
 
 @pytest.fixture(scope="module")
+def forks(tmp_path_factory: pytest.TempPathFactory, connect: ConnectServer) -> "Iterator[SimpleQueue[Forks]]":
+    """One for each home."""
+    free: SimpleQueue[Forks] = SimpleQueue()
+    with ExitStack() as stack:
+        for name in ("one", "two"):
+            free.put(stack.enter_context(forking(connect.shared_session, tmp_path_factory.mktemp(name))))
+        yield free
+
+
+@pytest.fixture(scope="module")
 def never_killed(homes: "SimpleQueue[Home]") -> dict[str, list[str]]:
     """The rows of a run that was never killed."""
     home = homes.get()
@@ -79,43 +89,28 @@ def never_killed(homes: "SimpleQueue[Home]") -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(homes: "SimpleQueue[Home]", request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Outcome]]]:
+def outcomes(
+    homes: "SimpleQueue[Home]", forks: "SimpleQueue[Forks]", request: pytest.FixtureRequest
+) -> Iterator[dict[str, Future[Outcome]]]:
     """Every chosen step's crash, two at a time."""
     request.getfixturevalue("never_killed")  # it needs a home too, and has to wait for none now
     chosen = [item.callspec.params.get("step") for item in request.session.items if hasattr(item, "callspec")]
     with ThreadPoolExecutor(max_workers=homes.qsize()) as executor:
-        yield {step: executor.submit(crash_and_run_again, homes, step) for step in STEPS if step in chosen}
+        yield {step: executor.submit(crash_and_run_again, homes, forks, step) for step in STEPS if step in chosen}
         executor.shutdown(cancel_futures=True)
 
 
-def crash_and_run_again(homes: "SimpleQueue[Home]", step: str) -> Outcome:
-    home = homes.get()
+def crash_and_run_again(homes: "SimpleQueue[Home]", forks: "SimpleQueue[Forks]", step: str) -> Outcome:
+    home, fork = homes.get(), forks.get()
     try:
         home.clear() if step in FIRST_RUN else home.put_back()
-        ended, said = crash(home, step)
+        ended, said = crash(home, step) if step in WITH_A_SPARK_OF_ITS_OWN else fork.crash(home, step)
         left = {table: references(home.platform(), table) for table in tables.ALL}
         platform = home.run()
         return Outcome(ended, said, left, all_rows(platform), stale(platform))
     finally:
         homes.put(home)
-
-
-def crash(home: Home, step: str, victim: str = "all", job: str = "run") -> tuple[int, str]:
-    """Start a process that kills itself at this step: how it ended, and what it said."""
-    log = home.folder / "log"
-    arguments = (home.path, home.stream.origin, home.clock.now.isoformat(), step, victim, job)
-    with log.open("w") as said:
-        process = subprocess.run(
-            [sys.executable, "-m", "dedup_platform_tests.crashes.child", *map(str, arguments)],
-            cwd=PROJECT,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            start_new_session=True,
-            timeout=LONGEST,
-            check=False,
-        )
-    return process.returncode, log.read_text()
+        forks.put(fork)
 
 
 @pytest.mark.timeout(3600)
@@ -159,11 +154,12 @@ def test_a_dead_writers_java_process_that_wakes_up_after_newer_commits_changes_n
     "step", [f"after copying {SESSIONS}", f"after swapping {RAW_EVENTS}", f"after swapping {DEDUPLICATED_EVENTS}"]
 )
 def test_a_change_of_buckets_that_was_killed_is_finished_by_the_next(
-    homes: "SimpleQueue[Home]", never_killed: dict[str, list[str]], step: str
+    homes: "SimpleQueue[Home]", forks: "SimpleQueue[Forks]", never_killed: dict[str, list[str]], step: str
 ) -> None:
-    home = homes.get()
+    home, fork = homes.get(), forks.get()
     home.put_back()
-    ended, said = crash(home, step, job="buckets")
+    ended, said = fork.crash(home, step, job="buckets")
+    forks.put(fork)
     assert ended == -signal.SIGKILL, said
     assert all_rows(home.platform()) == never_killed
     changed = home.stream.model_copy(update={"buckets": 0})

@@ -1,14 +1,16 @@
 """A replay that is killed with SIGKILL moved all records or none, and the next one finishes it."""
 
 import signal
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from dedup_platform.spark.connect_server import ConnectServer
 from dedup_platform.stream import load_stream
 from dedup_platform.tables import RAW_EVENTS
 from dedup_platform.testing import HeldClock, make_stream, record, utc
-from dedup_platform_tests.crashes.test_crashes import crash
+from dedup_platform_tests.crashes.crash import forking
 from dedup_platform_tests.homes import Home, all_rows, references, stale
 from dedup_platform_tests.replay.conftest import NOW, Deployment
 
@@ -47,10 +49,11 @@ def never_killed(home: Home) -> dict[str, list[str]]:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_and_replayed_again_ends_with_the_same_rows(
-    home: Home, never_killed: dict[str, list[str]], step: str
+    home: Home, never_killed: dict[str, list[str]], step: str, connect: ConnectServer, tmp_path: Path
 ) -> None:
     home.put_back()
-    ended, said = crash(home, step, job="replay")
+    with forking(connect.shared_session, tmp_path) as forks:
+        ended, said = forks.crash(home, step, job="replay")
     assert ended == -signal.SIGKILL, f"it never came to {step!r}: {said}"
     platform, name = home.platform(), home.stream.name
     raw = platform.read(name, RAW_EVENTS)

@@ -44,15 +44,15 @@ class Setting:
         return f"{self.granularity}-{self.window}-{self.timeout}-{self.buckets}"
 
 
-DAYS = Setting("day", "1d", "30m", buckets=64, entities=30)
-HOURS = Setting("hour", "2h", "90m", buckets=64, entities=30)
+DAYS = Setting("day", "1d", "30m", buckets=64, entities=20)
+HOURS = Setting("hour", "2h", "90m", buckets=64, entities=20)
 SETTINGS = [
     DAYS,
     HOURS,
-    Setting("day", "0s", "90m", buckets=1, entities=150),
-    Setting("day", "3d", "2h", buckets=64, entities=30),
-    Setting("hour", "0s", "2h", buckets=64, entities=30),
-    Setting("hour", "1d", "30m", buckets=2, entities=150),
+    Setting("day", "0s", "90m", buckets=1, entities=80),
+    Setting("day", "3d", "2h", buckets=64, entities=20),
+    Setting("hour", "0s", "2h", buckets=64, entities=20),
+    Setting("hour", "1d", "30m", buckets=2, entities=80),
 ]
 
 

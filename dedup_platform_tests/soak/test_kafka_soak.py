@@ -35,8 +35,7 @@ from dedup_platform_tests.servers import running
 
 CHILD = Path(__file__).with_name("child.py")
 PARTITIONS = 8
-EVENTS = 1_000_000
-KILLS, RESTARTS = 50, 3
+KILLS_A_MILLION, FEWEST_KILLS, RESTARTS = 50, 12, 3
 COPIES = 0.02
 BATCH = 25_000
 USERS = 20_000
@@ -59,23 +58,28 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.shared_session
 
 
-def test_no_record_is_lost_or_doubled(soak_seed: int, tmp_path: Path, remote: str, spark: SparkSession) -> None:
+def test_no_record_is_lost_or_doubled(
+    soak_seed: int, soak_events: int, tmp_path: Path, remote: str, spark: SparkSession
+) -> None:
     chance = random.Random(soak_seed)
+    most = max(FEWEST_KILLS, soak_events * KILLS_A_MILLION // 1_000_000)
     with running(KafkaServer, tmp_path / "kafka") as server:
         topic = Topic(server, "soak")
         server.create_topic(topic.name, PARTITIONS)
         stream = topic_stream(tmp_path, topic, max_batch_records=BATCH)
         with ThreadPoolExecutor(2) as pool:
-            producing = [pool.submit(produce, topic, soak_seed, EVENTS, way) for way in (IDEMPOTENT, RETRYING_BLINDLY)]
-            kills = kill_again_and_again(chance, stream, tmp_path / "home", remote, server, producing)
+            producing = [
+                pool.submit(produce, topic, soak_seed, soak_events, way) for way in (IDEMPOTENT, RETRYING_BLINDLY)
+            ]
+            kills = kill_again_and_again(chance, most, stream, tmp_path / "home", remote, server, producing)
         for each in producing:
             each.result()
         platform = platform_of(tmp_path / "home", stream, spark)
         platform.ingest(NAME)
         committed = topic.places()
         found = places_in_raw(platform)
-        assert kills >= KILLS
-        assert len(committed) >= EVENTS
+        assert kills >= most
+        assert len(committed) >= soak_events
         assert not [place for place, times in found.items() if times > 1], "doubled"
         assert not committed - found.keys(), "lost"
         assert not found.keys() - committed, "made up"
@@ -84,7 +88,7 @@ def test_no_record_is_lost_or_doubled(soak_seed: int, tmp_path: Path, remote: st
         platform.repair(NAME)
         assert platform.verify(NAME) == []
         events = platform.read(NAME, "deduplicated_events").count()
-        assert events == EVENTS
+        assert events == soak_events
 
 
 def places_in_raw(platform: Platform) -> Counter[tuple[int, int]]:
@@ -95,6 +99,7 @@ def places_in_raw(platform: Platform) -> Counter[tuple[int, int]]:
 
 def kill_again_and_again(
     chance: random.Random,
+    most: int,
     stream: Stream,
     home: Path,
     remote: str,
@@ -102,10 +107,10 @@ def kill_again_and_again(
     producing: "list[Future[None]]",
 ) -> int:
     """Start an ingest, kill it at a random moment, and so on, until enough were killed and all was produced."""
-    restarts = chance.sample(range(5, KILLS), RESTARTS)
+    restarts = chance.sample(range(5, most), RESTARTS)
     kills = 0
     with forking(stream, home, remote) as fork:
-        while kills < KILLS or not all(each.done() for each in producing):
+        while kills < most or not all(each.done() for each in producing):
             process = fork()
             time.sleep(chance.uniform(0, 3))
             if kills in restarts:

@@ -19,7 +19,7 @@ from dedup_platform_tests.ingest.kafka.conftest import NewTopic
 from dedup_platform_tests.ingest.kafka.topics import NAME, START, platform_of
 from dedup_platform_tests.ingest.s3.landing import Landing
 
-BATCHES = 6
+BATCHES = 3
 Deliver = Callable[[int, list[str]], None]
 
 
@@ -27,11 +27,11 @@ def deliveries(seed: int) -> list[list[str]]:
     """Batches of lines: events of three days, late ones, copies; no two records have one arrival time."""
     chance = random.Random(seed)
     events = []
-    for number in range(240):
+    for number in range(120):
         happened = START + timedelta(seconds=chance.randrange(3 * 86_400))
         user = chance.choice(["ann", "bob", "cem", None])
         events.append({"user": user, "id": f"e{number}", "at": happened.isoformat()})
-    records = [*events, *chance.sample(events, 40)]
+    records = [*events, *chance.sample(events, 20)]
     chance.shuffle(records)
     arrivals = [START + timedelta(days=3, milliseconds=7 * number) for number in range(len(records))]
     lines = [json.dumps(each | {"seen": at.isoformat()}) for each, at in zip(records, arrivals, strict=True)]
