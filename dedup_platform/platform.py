@@ -335,11 +335,7 @@ class Platform:
 
     def _recompute_stale(self, stream: Stream, table: str, partitions: Iterable[int] | None = None) -> Commit:
         chosen = None if partitions is None else frozenset(partitions)
-        if not self.ledger.sync(stream.name):
-            return Commit(table, None, "nothing")
-        stale = self._plan(stream, table).stale
-        reasons = {cell.reason for cell in stale if chosen is None or cell.cell.partition in chosen}
-        return self._do(self._recompute.stale, stream, table, "+".join(sorted(reasons)) or "nothing", chosen)
+        return self._do(self._recompute.stale, stream, table, chosen)
 
     def _plan(self, stream: Stream, table: str, every_run: bool = False) -> TablePlan:
         with _collector_paused():

@@ -101,7 +101,7 @@ class Settings(BaseSettings):
     """Where a Spark Connect server of ours listens. Whoever can connect can run code as its user."""
     spark_conf: dict[str, str] = Field(default_factory=dict, repr=False)
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
-    """What connecting to Kafka takes beside the brokers: librdkafka's own properties, passwords among them."""
+    """Other connection options for Kafka: librdkafka's own properties, passwords among them."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
     registry_login: Annotated[str | None, AfterValidator(_login)] = Field(None, repr=False)
     """user:password, or key:secret, for the schema registries that stream files name."""

@@ -69,7 +69,7 @@ def plan(facts: Facts, policy: Policy, now: datetime) -> TablePlan:
     """What is stale and which runs the policy asks for now; what waits is in the plan too, as not ready."""
     stale: list[StaleCell] = []
     hulls: set[tuple[int, int]] = set()
-    closes = _Closes(policy)
+    closes = _Closes(policy.length, policy.grace)
     for group in _whole_buckets(facts) if policy.whole_buckets else _linked_groups(facts, policy.reach):
         judged = list(_judge(group, facts, policy, closes, now))
         stale += judged
@@ -81,6 +81,16 @@ def plan(facts: Facts, policy: Policy, now: datetime) -> TablePlan:
             hulls.add((first, last))
     stale.sort(key=attrgetter("cell"))
     return TablePlan(facts.stream, facts.table, tuple(stale), tuple(_runs(stale, hulls, facts, policy)))
+
+
+def reasons_of(facts: Facts, cells: Iterable[Cell], length: timedelta, grace: timedelta) -> str:
+    """Why a run rebuilds these cells, in the words of a plan: `late+open`; `nothing` of none.
+
+    `length` is that of a partition; what arrives after its end and `grace` is late.
+    """
+    closes = _Closes(length, grace)
+    found = {_reason(cell, facts.changes.get(cell), facts.outdated, closes) for cell in cells}
+    return "+".join(sorted(found)) or "nothing"
 
 
 def _whole_buckets(facts: Facts) -> Iterable[list[Cell]]:
@@ -123,11 +133,12 @@ def _linked_groups(facts: Facts, cells_around: int) -> Iterator[list[Cell]]:
 class _Closes(dict[int, datetime]):
     """Partition -> when it closes, reckoned once for its many cells."""
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+    def __init__(self, length: timedelta, grace: timedelta) -> None:
+        self.length = length
+        self.grace = grace
 
     def __missing__(self, partition: int) -> datetime:
-        self[partition] = closes(partition, self.policy.length, self.policy.grace)
+        self[partition] = closes(partition, self.length, self.grace)
         return self[partition]
 
 

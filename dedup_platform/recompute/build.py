@@ -21,6 +21,7 @@ from dedup_platform.ledger import Head, Ledger
 from dedup_platform.planning.cells import NO_ENTITY, Cell, Cells, grown, reach
 from dedup_platform.planning.facts import Facts
 from dedup_platform.planning.linking import WidenedSessions, with_linked_keys, with_sessions, with_whole_buckets
+from dedup_platform.planning.planner import reasons_of
 from dedup_platform.recompute import metrics
 from dedup_platform.recompute.chunks import CellFiles, chunks_along_time, chunks_of_cells, chunks_of_chains
 from dedup_platform.recompute.linked_cells import links_of_keys, spans_before, spans_now
@@ -56,7 +57,7 @@ class Build:
     heads: Mapping[str, Head]
     facts: Facts
     buckets: int
-    reason: str
+    reason: str = "full"
 
     @property
     def base(self) -> int:
@@ -77,28 +78,30 @@ class Recompute:
         self.ledger = ledger
         self._prebuilt = PrebuiltFragments()
 
-    def stale(self, stream: Stream, table: str, reason: str, partitions: Collection[int] | None = None) -> Commit:
+    def stale(self, stream: Stream, table: str, partitions: Collection[int] | None = None) -> Commit:
         """Rebuild the stale cells, of all or of the given partitions, widened to the cells linked to them."""
-        build = self._begin(stream, table, reason)
+        build = self._begin(stream, table)
         if build is None:
-            return Commit(table, None, reason)
-        chosen = (cell for cell in build.facts.pending if partitions is None or cell.partition in partitions)
-        return self._run(build, frozenset(chosen))
+            return Commit(table, None, "nothing")
+        pending = build.facts.pending
+        chosen = frozenset(cell for cell in pending if partitions is None or cell.partition in partitions)
+        why = reasons_of(build.facts, chosen, stream.partitions.length, stream.late.grace)
+        return self._run(replace(build, reason=why), chosen)
 
     def whole(self, stream: Stream, table: str, partitions: Iterable[int]) -> Commit:
         """Rebuild all cells of the given partitions, widened to the cells linked to them."""
-        build = self._begin(stream, table, "full")
+        build = self._begin(stream, table)
         if build is None:
             return Commit(table, None, "full")
         buckets = [*range(build.buckets), *([NO_ENTITY] if table == DEDUPLICATED_EVENTS else [])]
         return self._run(build, frozenset(Cell(partition, number) for partition in partitions for number in buckets))
 
-    def _begin(self, stream: Stream, table: str, reason: str) -> Build | None:
+    def _begin(self, stream: Stream, table: str) -> Build | None:
         heads = self.ledger.sync(stream.name)
         if not heads:
             return None
         facts = self.ledger.facts(stream, table, fingerprint(stream, table))
-        return Build(stream, table, heads, facts, self.lake.buckets(stream), reason)
+        return Build(stream, table, heads, facts, self.lake.buckets(stream))
 
     def _run(self, build: Build, cells: Cells) -> Commit:
         if not cells:

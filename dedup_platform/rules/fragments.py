@@ -58,7 +58,7 @@ def _aggregate(stream: Stream, aggregate: Aggregate) -> pl.Expr:
         case "min":
             return value.min()
         case "max":
-            return value.nan_max() if is_double else value.max()  # as in SQL, no number is above NaN
+            return value.nan_max() if is_double else value.max()  # as in SQL, NaN sorts last
         case "first":
             return value.first()
         case "last":

@@ -98,7 +98,7 @@ def _merge(stream: Stream, name: str, aggregate: Aggregate) -> pl.Expr:
         case "min":
             return value.min()
         case "max":
-            # As in SQL, no number is above NaN.
+            # As in SQL, NaN sorts last.
             return value.nan_max() if stream.attributes[aggregate.attribute].type == "double" else value.max()
         case "first":
             return value.first()

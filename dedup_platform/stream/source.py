@@ -128,7 +128,7 @@ def _topic(value: str) -> str:
 
 
 class KafkaSource(Format):
-    """A topic, read in batches of explicit ranges of offsets. What connecting takes besides is a setting (`kafka`).
+    """A topic, read in batches of explicit ranges of offsets. Other connection options are a setting (`kafka`).
 
     A batch reads at most `max_batch_records` messages, about `max_batch_bytes` bytes of them, and no more than lately
     took `transaction_timeout` to take in. Afterwards the positions are told to the consumer group `group`, for those

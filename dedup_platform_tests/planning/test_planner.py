@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from dedup_platform.planning.cells import Cell, closes, contiguous, reach
 from dedup_platform.planning.facts import Change, Facts
 from dedup_platform.planning.moments import EPOCH
-from dedup_platform.planning.planner import Policy, Reason, plan
+from dedup_platform.planning.planner import Policy, Reason, plan, reasons_of
 
 DAY = timedelta(days=1)
 MINUTE = timedelta(minutes=1)
@@ -84,6 +84,16 @@ def test_nothing_changed_is_nothing_stale() -> None:
     found = plan(facts(), Policy(), NOON)
     assert found.stale == ()
     assert found.runs == ()
+
+
+def test_a_run_says_why_it_rebuilds_in_the_words_of_a_plan() -> None:
+    late = change(MONDAY + 1, arrival=NOON + 9 * DAY)
+    known = facts(change(MONDAY, arrival=NOON), late)
+    said = {cell.cell: cell.reason for cell in plan(known, Policy(), NOON + 10 * DAY).stale}
+    for cells in ([], [min(said)], [*said]):
+        reasons = sorted({said[cell] for cell in cells})
+        assert reasons_of(known, cells, DAY, timedelta(hours=1)) == ("+".join(reasons) or "nothing")
+    assert sorted(said.values()) == ["late", "open"]
 
 
 @pytest.mark.parametrize(
