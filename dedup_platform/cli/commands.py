@@ -1,13 +1,9 @@
 """The commands of every stream, and how the command line is run."""
 
 import os
-import sys
-import traceback
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Annotated
 
 import typer
@@ -15,8 +11,9 @@ import typer
 from dedup_platform import errors, tables
 from dedup_platform.cli import output, rejected, sources, values
 from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, err, out
-from dedup_platform.cli.exits import INTERRUPTED, NOT_EQUAL, exit_code, message_of
+from dedup_platform.cli.exits import NOT_EQUAL
 from dedup_platform.cli.export import EXPORTED, STDOUT, WRITERS, export as write_rows
+from dedup_platform.cli.process import ON_INTERRUPT, run_to_its_end
 from dedup_platform.maintenance.upkeep import Upkeep
 from dedup_platform.orchestration.progress import shown
 from dedup_platform.platform import Status
@@ -52,44 +49,9 @@ app.add_typer(rejected.app, name="rejected")
 app.add_typer(sources.batches_app, name="batches")
 
 
-_ON_INTERRUPT: list[Callable[[], None]] = []
-"""What the command says of itself before its process ends, should it be interrupted."""
-
-
 def main() -> None:
-    """Run the command line; every failure becomes one message and an exit code.
-
-    The work has a thread of its own: in the main one, Spark would answer an interrupt itself, with pages of traceback.
-    """
-    codes: list[int] = []
-    worker = Thread(target=lambda: codes.append(_run()), daemon=True)
-    worker.start()
-    try:
-        worker.join()
-    except KeyboardInterrupt:
-        err.print("\ninterrupted; what was committed stays, and the next run goes on from there")
-        try:
-            for note in _ON_INTERRUPT:
-                note()
-        finally:
-            # Not sys.exit, which would wait for Spark.
-            os._exit(INTERRUPTED)
-    sys.exit(codes[0])
-
-
-def _run() -> int:
-    try:
-        app()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    except Exception as error:
-        if "--debug" in sys.argv:
-            traceback.print_exc()
-        else:
-            err.print("[bold red]error:[/bold red] ", end="")
-            err.print(message_of(error), markup=False, highlight=False, soft_wrap=True)
-        return exit_code(error)
-    return 0
+    """Run the command that the arguments name; the process ends with it."""
+    run_to_its_end(app)
 
 
 @app.callback()
@@ -120,7 +82,7 @@ def run(
     from dedup_platform.orchestration.embedded import STEPS, note_interrupted, run_stream
 
     deployment = Deployment.of(streams)
-    _ON_INTERRUPT.append(partial(note_interrupted, deployment.platform()))
+    ON_INTERRUPT.append(partial(note_interrupted, deployment.platform()))
     failures = []
     for each in deployment.chosen(stream):
         with shown(err, each.name, STEPS) as listener:

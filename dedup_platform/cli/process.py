@@ -1,0 +1,49 @@
+"""The process of a command: how failures and interrupts end it."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from threading import Thread
+
+from dedup_platform.cli.deployment import err
+from dedup_platform.cli.exits import INTERRUPTED, exit_code, message_of
+
+ON_INTERRUPT: list[Callable[[], None]] = []
+"""What the command says of itself before its process ends, should it be interrupted."""
+
+
+def run_to_its_end(app: Callable[[], object]) -> None:
+    """Run the command line; every failure becomes one message and an exit code.
+
+    The work has a thread of its own: in the main one, Spark would answer an interrupt itself, with pages of traceback.
+    """
+    codes: list[int] = []
+    worker = Thread(target=lambda: codes.append(_run(app)), daemon=True)
+    worker.start()
+    try:
+        worker.join()
+    except KeyboardInterrupt:
+        err.print("\ninterrupted; what was committed stays, and the next run goes on from there")
+        try:
+            for note in ON_INTERRUPT:
+                note()
+        finally:
+            # Not sys.exit, which would wait for Spark.
+            os._exit(INTERRUPTED)
+    sys.exit(codes[0])
+
+
+def _run(app: Callable[[], object]) -> int:
+    try:
+        app()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    except Exception as error:
+        if "--debug" in sys.argv:
+            traceback.print_exc()
+        else:
+            err.print("[bold red]error:[/bold red] ", end="")
+            err.print(message_of(error), markup=False, highlight=False, soft_wrap=True)
+        return exit_code(error)
+    return 0
