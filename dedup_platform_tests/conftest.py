@@ -55,6 +55,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path.name == "soak" and not config.getoption("--seeds") else None
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked `thorough` are run with `--thorough` only: what they prove is proved by others, too, or in part."""
+    if not config.getoption("--thorough"):
+        longest = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=longest)
+        items[:] = [item for item in items if item not in longest]
+
+
 @pytest.fixture(scope="session")
 def thorough(request: pytest.FixtureRequest) -> bool:
     """Whether the longest tests are to be run in full."""
@@ -88,6 +96,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             folder = parts[0] if len(parts) > 1 else "."
             seconds[folder] += report.duration
             tests[folder] += report.when == "call"
+    if not tests:
+        return
     terminalreporter.section("minutes by folder")
     for folder, spent in seconds.most_common():
         terminalreporter.write_line(f"{spent / 60:6.1f}  {tests[folder]:5d} tests  {folder}")

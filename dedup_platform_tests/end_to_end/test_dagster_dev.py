@@ -4,6 +4,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
@@ -36,6 +37,7 @@ def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: Spark
     check(Platform.open(settings, {stream.name: stream}, lambda: spark), stream)
 
 
+@pytest.mark.thorough
 def test_a_day_with_everything_in_postgres(
     tmp_path: Path, postgres_server: PostgresServer, s3_server: S3Server, spark: SparkSession
 ) -> None:

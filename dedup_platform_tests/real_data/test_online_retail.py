@@ -64,7 +64,7 @@ def test_known_counts(platform: Platform) -> None:
 
 
 def test_shuffled_batches_with_files_twice_give_the_same_events_and_sessions(
-    platform: Platform, data_dir: Path
+    platform: Platform, data_dir: Path, thorough: bool
 ) -> None:
     landing = platform.stream("shuffled").files.root
     random = Random(2010)
@@ -77,7 +77,8 @@ def test_shuffled_batches_with_files_twice_give_the_same_events_and_sessions(
             shutil.copyfile(file, landing / name)
         platform.ingest("shuffled")
         platform.repair("shuffled")
-        assert platform.verify("shuffled") == []
+        if thorough or number == BATCHES - 1:
+            assert platform.verify("shuffled") == []
     for table in (tables.DEDUPLICATED_EVENTS, tables.SESSIONS):
         whole, shuffled = comparable(platform, "whole", table), comparable(platform, "shuffled", table)
         assert whole.count() == shuffled.count()
