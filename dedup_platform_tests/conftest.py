@@ -5,6 +5,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Generator, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -88,20 +89,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Minutes by folder, so that whoever adds tests sees what they cost. Of all processes together."""
-    seconds: Counter[str] = Counter()
-    tests: Counter[str] = Counter()
+    seconds, tests = dict[str, float](), Counter[str]()
     for report in (each for reports in terminalreporter.stats.values() for each in reports):
         if isinstance(report, pytest.TestReport):
             parts = Path(report.nodeid.partition("::")[0]).parts[1:]
             folder = parts[0] if len(parts) > 1 else "."
-            seconds[folder] += report.duration
+            seconds[folder] = seconds.get(folder, 0.0) + report.duration
             tests[folder] += report.when == "call"
     if not tests:
         return
     terminalreporter.section("minutes by folder")
-    for folder, spent in seconds.most_common():
+    for folder, spent in sorted(seconds.items(), key=itemgetter(1), reverse=True):
         terminalreporter.write_line(f"{spent / 60:6.1f}  {tests[folder]:5d} tests  {folder}")
-    terminalreporter.write_line(f"{seconds.total() / 60:6.1f}  {tests.total():5d} tests  in all processes")
+    terminalreporter.write_line(f"{sum(seconds.values()) / 60:6.1f}  {tests.total():5d} tests  in all processes")
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,14 @@ from dedup_platform.ingest.intake import CELL_BYTES, Intake, buckets_for
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake import Lakehouse, Staged
 from dedup_platform.lake.commits import Commit
-from dedup_platform.lake.receipts import ANY_GENERATION, Acceptance, FilesReceipt, ReadFile, new_receipt_name
+from dedup_platform.lake.receipts import (
+    ANY_GENERATION,
+    Acceptance,
+    FilesReceipt,
+    ReadFile,
+    SummaryValues,
+    new_receipt_name,
+)
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.sources.files import SourceFile, changed_since_listed, grouped, read_files, read_group
 from dedup_platform.sources.s3 import S3Access
@@ -214,7 +221,7 @@ class FilesIntake(Intake):
         started = time.monotonic()
         if not receipt.derived:
             receipt = receipt.model_copy(update={"previous": head.receipt})
-        properties = {"receipt": receipt.name, "reason": receipt.reason}
+        properties: SummaryValues = {"receipt": receipt.name, "reason": receipt.reason}
         staged = self.lake.stage_nothing(stream, tables.RAW_EVENTS, head.snapshot_id, properties)
         self.lake.catalog.write_receipt(stream.name, receipt)
         self.lake.publish(staged)

@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from dedup_platform import tables
@@ -12,6 +12,7 @@ from dedup_platform.ingest.append import Appending, Reader, Span, append
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake import Lakehouse, Staged
 from dedup_platform.lake.commits import Commit
+from dedup_platform.lake.receipts import SummaryValues
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.planning.cells import Cell
 from dedup_platform.sources.clock_skew import clocks
@@ -45,7 +46,7 @@ class Intake(ABC):
         """Record in the lake that a batch that was held (`HeldBatchError.batch`) may be taken in as it is."""
 
     def _stage(
-        self, stream: Stream, head: Head, tasks: int, read: Reader, properties: Mapping[str, str]
+        self, stream: Stream, head: Head, tasks: int, read: Reader, properties: SummaryValues
     ) -> tuple[Staged, list[Span]]:
         """The records of all tasks, written but not published, and where they come from.
 

@@ -26,7 +26,7 @@ from dedup_platform.ingest.offset_ranges import (
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake import Lakehouse, Staged
 from dedup_platform.lake.commits import Commit
-from dedup_platform.lake.receipts import PositionsReceipt, new_receipt_name
+from dedup_platform.lake.receipts import PositionsReceipt, SummaryValues, new_receipt_name
 from dedup_platform.lake.snapshots import POSITIONS
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.sources.kafka import Place, Positions, Range, Standing, Topic, TopicState, read_ranges
@@ -193,7 +193,7 @@ class KafkaIntake(Intake):
     def _commit_standing(self, stream: Stream, head: Head, standing: Standing, reason: str) -> Commit:
         started = time.monotonic()
         name = new_receipt_name()
-        properties = {POSITIONS: name, "reason": reason}
+        properties: SummaryValues = {POSITIONS: name, "reason": reason}
         staged = self.lake.stage_nothing(stream, tables.RAW_EVENTS, head.snapshot_id, properties)
         self._publish(stream, staged, name, standing, standing)
         return self._commit(stream, staged, reason, started)
@@ -241,7 +241,7 @@ class KafkaIntake(Intake):
                 if not self._follows(stream, before, batch):
                     raise
                 name = new_receipt_name()
-                properties = {POSITIONS: name, "reason": "ingest"}
+                properties: SummaryValues = {POSITIONS: name, "reason": "ingest"}
                 staged = self.lake.rebase(stream, staged, heads[tables.RAW_EVENTS].snapshot_id, properties)
             else:
                 return staged, after

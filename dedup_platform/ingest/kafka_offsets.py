@@ -8,6 +8,7 @@ in the commit that begins it, so neither the expiry of snapshots nor the loss of
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import polars as pl
 from pyiceberg.table import Table
@@ -23,7 +24,7 @@ from dedup_platform.stream import Stream
 TOPICS = f"{SUMMARY}topics"
 """The property of `raw_events` that says where reading began."""
 
-_ACCEPTED = "accepted"  # what is accepted, in summaries of the version before
+_ACCEPTED: Final = "accepted"  # what is accepted, in summaries of the version before
 _COORDINATES = ("source", "source_partition", "source_offset")
 
 

@@ -7,7 +7,7 @@ so. A writer that was killed, or whose server finishes after it, leaves a branch
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -38,6 +38,7 @@ from dedup_platform import tables
 from dedup_platform.errors import ConflictError, FilesReplacedError
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.overwrite import Overwrite
+from dedup_platform.lake.receipts import SummaryValues
 from dedup_platform.lake.snapshots import (
     SUMMARY,
     added_files,
@@ -77,7 +78,7 @@ class Publisher:
         self.catalog = catalog
 
     def stage_append(
-        self, stream: Stream, table: str, base: int, added: Iterable[DataFile], properties: Mapping[str, str]
+        self, stream: Stream, table: str, base: int, added: Iterable[DataFile], properties: SummaryValues
     ) -> Staged:
         """Put files that were written for it beside those of `base`."""
         return self.stage_files(stream, table, base, (), added, properties, Operation.APPEND)
@@ -89,7 +90,7 @@ class Publisher:
         base: int,
         removed: Iterable[DataFile],
         added: Iterable[DataFile],
-        properties: Mapping[str, str],
+        properties: SummaryValues,
         operation: Operation = Operation.OVERWRITE,
     ) -> Staged:
         """Put files that were written for it in place of others; FilesReplacedError if `base` does not hold these."""
@@ -110,7 +111,7 @@ class Publisher:
         branch: str,
         removed: list[DataFile],
         added: list[DataFile],
-        properties: Mapping[str, str],
+        properties: SummaryValues,
         operation: Operation = Operation.OVERWRITE,
     ) -> None:
         """Put files in place of others in one commit to a branch, wherever that is by now."""
@@ -123,7 +124,7 @@ class Publisher:
             for file in added:
                 overwrite.append_data_file(file)
 
-    def rebase(self, stream: Stream, staged: Staged, base: int, properties: Mapping[str, str]) -> Staged:
+    def rebase(self, stream: Stream, staged: Staged, base: int, properties: SummaryValues) -> Staged:
         """The files of an append that could not be published, staged once more on top of another snapshot of main.
 
         Raises ConflictError if the table has another number of buckets by now: these files are of the old ones.
@@ -139,7 +140,7 @@ class Publisher:
             )
         return self.stage_append(stream, staged.table, base, added, properties)
 
-    def stage_nothing(self, stream: Stream, table: str, base: int, properties: Mapping[str, str]) -> Staged:
+    def stage_nothing(self, stream: Stream, table: str, base: int, properties: SummaryValues) -> Staged:
         """An empty snapshot whose summary alone says something."""
         branch = self._branch(stream, table, base)
         self._append_nothing(stream, table, branch, properties)
@@ -175,7 +176,7 @@ class Publisher:
                         table = self._load(stream.name, name)
 
     @retry_commit
-    def _append_nothing(self, stream: Stream, table: str, branch: str, properties: Mapping[str, str]) -> None:
+    def _append_nothing(self, stream: Stream, table: str, branch: str, properties: SummaryValues) -> None:
         target = self._load(stream.name, table)
         target.append(no_rows(target), snapshot_properties=_prefixed(properties), branch=branch)
 
@@ -237,7 +238,7 @@ def _layout(staged: Staged) -> Iterator[SetDefaultSpecUpdate | SetPropertiesUpda
         yield SetPropertiesUpdate(updates=dict(staged.table_properties))
 
 
-def _prefixed(properties: Mapping[str, str]) -> dict[str, str]:
+def _prefixed(properties: SummaryValues) -> dict[str, str]:
     return {f"{SUMMARY}{name}": value for name, value in properties.items()}
 
 

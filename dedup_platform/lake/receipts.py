@@ -21,6 +21,25 @@ VERSION = 1
 ANY_GENERATION = -1
 """Of acceptances in the oldest receipts, which do not tell."""
 
+SummaryKey = Literal[
+    "receipt",
+    "positions",
+    "accepted",
+    "checkpoint",
+    "reason",
+    "built-from",
+    "fingerprint",
+    "duplicates-snapshot",
+    "copied-from",
+]
+"""What the summary of a snapshot tells of ours, each with a prefix.
+
+`receipt` names one, `positions` one of topics (in old summaries: what it says, as `accepted` does).
+`duplicates-snapshot` is what events are paired with, `copied-from` the snapshot of which a change of the number of
+buckets made copies.
+"""
+SummaryValues = dict[SummaryKey, str]
+"""Of a commit: key of its summary -> value."""
 PartKind = Literal["built", "untold", "files"]
 
 
@@ -108,7 +127,7 @@ class BuildReceipt(Receipt):
         [source] = self.built_from.values()
         return source
 
-    def properties(self) -> dict[str, str]:
+    def properties(self) -> SummaryValues:
         """What the summary of the commit's snapshot tells of it, without our prefix."""
         [(source, read)] = self.built_from.items()
         return {

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from typing import Final
 
 from pyiceberg.conversions import from_bytes
 from pyiceberg.manifest import (
@@ -19,12 +20,13 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import TimestamptzType
 
+from dedup_platform.lake.receipts import SummaryKey
 from dedup_platform.planning.cells import NO_ENTITY, Cell
 from dedup_platform.planning.moments import EPOCH
 
 SUMMARY = "dedup-platform."
 """Prefix of the platform's own properties in a snapshot's summary."""
-POSITIONS = "positions"
+POSITIONS: Final = "positions"
 """The property of a summary that names the receipt in which a commit tells how far topics were read."""
 
 
@@ -190,7 +192,7 @@ def added_rejected_files(table: Table, snapshot: Snapshot) -> list[DataFile]:
     ]
 
 
-def summary(snapshot: Snapshot, name: str) -> str | None:
+def summary(snapshot: Snapshot, name: SummaryKey) -> str | None:
     """One of the platform's own properties of a snapshot."""
     return snapshot.summary.additional_properties.get(SUMMARY + name) if snapshot.summary else None
 

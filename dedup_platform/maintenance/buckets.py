@@ -16,7 +16,7 @@ from pyiceberg.table.snapshots import Snapshot
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, ConservationError, IncompatibleChangeError
 from dedup_platform.lake import Lakehouse
-from dedup_platform.lake.receipts import BuildReceipt, Input
+from dedup_platform.lake.receipts import BuildReceipt, Input, SummaryValues
 from dedup_platform.lake.snapshots import ancestry, bucket_count, changes_numbering, head, paired_duplicates
 from dedup_platform.lake.table_files import buckets_of
 from dedup_platform.ledger import LOST, Head, Ledger
@@ -118,7 +118,7 @@ class Rebucketing:
     def _swap(self, stream: Stream, layout: Layout, base: int, old: Files, copies: Files) -> None:
         heads = self.ledger.sync(stream.name)
         receipt = self._receipt(stream, layout, heads, copies)
-        properties = {"reason": "buckets"}
+        properties: SummaryValues = {"reason": "buckets"}
         if receipt:
             properties = receipt.properties()
             self.lake.catalog.write_receipt(stream.name, receipt)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from dedup_platform.lake import Lakehouse
-from dedup_platform.lake.receipts import AnyReceipt, FilesReceipt, Part, PartKind, Parts, parts_of
+from dedup_platform.lake.receipts import AnyReceipt, FilesReceipt, Part, PartKind, Parts, SummaryValues, parts_of
 from dedup_platform.lake.snapshots import ancestry, positions_receipt, summary
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.ledger.checkpoints import KINDS
@@ -59,7 +59,7 @@ class Checkpoints:
             accepted=tuple(sorted(self.ledger.accepted(stream.name))),
             checkpoint={**files, **self._write_all(stream, RAW_EVENTS, "untold")},
         )
-        properties = {"receipt": receipt.name, "checkpoint": receipt.name, "reason": receipt.reason}
+        properties: SummaryValues = {"receipt": receipt.name, "checkpoint": receipt.name, "reason": receipt.reason}
         staged = self.lake.stage_nothing(stream, RAW_EVENTS, head.snapshot_id, properties)
         self.lake.catalog.write_receipt(stream.name, receipt)
         self.lake.publish(staged)

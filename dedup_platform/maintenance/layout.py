@@ -5,9 +5,10 @@ where it was. Nobody reads that branch. One commit then puts the new files in th
 same rows) and makes the new layout the table's own; it requires main where the files were read.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
@@ -24,13 +25,14 @@ from pyiceberg.transforms import BucketTransform
 from dedup_platform.errors import ConflictError
 from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.publishing import retry_commit
+from dedup_platform.lake.receipts import SummaryValues
 from dedup_platform.lake.snapshots import files_by_cell, head, summary
 from dedup_platform.lake.staged import Staged
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.planning.cells import Cell
 from dedup_platform.stream import Stream
 
-_COPIED_FROM = "copied-from"
+_COPIED_FROM: Final = "copied-from"
 """Property of a commit on the branch: the snapshot of main whose partitions it holds in the new layout."""
 
 Files = dict[Cell, list[DataFile]]
@@ -94,11 +96,11 @@ class Layout:
     def keep(self, source: int, outdated: list[DataFile], copies: list[DataFile]) -> None:
         """Keep copies of more partitions of the snapshot `source`; `outdated` copies are taken away."""
         self._begin(source)
-        properties = {_COPIED_FROM: str(source)}
+        properties: SummaryValues = {_COPIED_FROM: str(source)}
         self.lake.replace_files(self.stream, self.table, self._branch, outdated, copies, properties)
 
     def stage(
-        self, base: int, old: Iterable[DataFile], copies: Iterable[DataFile], properties: Mapping[str, str]
+        self, base: int, old: Iterable[DataFile], copies: Iterable[DataFile], properties: SummaryValues
     ) -> Staged:
         """Stage the swap of the files of `base` for their copies; published, it gives the table the new layout."""
         staged = self.lake.stage_files(self.stream, self.table, base, old, copies, properties, Operation.REPLACE)

@@ -15,7 +15,7 @@ from pyiceberg.manifest import DataFile
 from dedup_platform.errors import ConservationError
 from dedup_platform.lake import Lakehouse, Staged
 from dedup_platform.lake.commits import Commit
-from dedup_platform.lake.receipts import BuildReceipt
+from dedup_platform.lake.receipts import BuildReceipt, SummaryValues
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.planning.cells import NO_ENTITY, Cell, Cells, grown, reach
@@ -219,7 +219,7 @@ class Recompute:
     def _old(self, build: Build, cells: Cells, *names: str) -> dict[str, dict[Cell, list[DataFile]]]:
         return {name: self.lake.files(build.stream, name, build.heads[name].snapshot_id, cells) for name in names}
 
-    def _stage(self, build: Build, rebuilt: Rebuilt, properties: Mapping[str, str]) -> Staged:
+    def _stage(self, build: Build, rebuilt: Rebuilt, properties: SummaryValues) -> Staged:
         stream, base = build.stream, build.heads[rebuilt.table].snapshot_id
         if not rebuilt.changed:
             return self.lake.stage_nothing(stream, rebuilt.table, base, properties)

@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 
 from dedup_platform.errors import ConservationError, FilesReplacedError, UnknownRecordError
 from dedup_platform.lake import Lakehouse
-from dedup_platform.lake.receipts import RewriteReceipt
+from dedup_platform.lake.receipts import RewriteReceipt, SummaryValues
 from dedup_platform.lake.snapshots import added_rejected_files, ancestry, cell_of
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.ledger import Ledger
@@ -219,7 +219,7 @@ class Rejected:
             disturbed=tuple(sorted(_disturbed(_cells(removed), _cells(done.added)))),
             previous=head.receipt,
         )
-        properties = {"receipt": receipt.name, "reason": reason}
+        properties: SummaryValues = {"receipt": receipt.name, "reason": reason}
         staged = self.lake.stage_files(stream, RAW_EVENTS, head.snapshot_id, removed, done.added, properties)
         self.lake.catalog.write_receipt(stream.name, receipt)
         self.lake.publish(staged)

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
+from dedup_platform.lake.receipts import SummaryValues
 from dedup_platform.lake.snapshots import SUMMARY, files_by_cell, head
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
@@ -58,7 +60,7 @@ def spoil(platform: Platform, stream: Stream, table: str) -> None:
     told = base.summary.additional_properties if base.summary else {}
     properties = {name.removeprefix(SUMMARY): value for name, value in told.items() if name.startswith(SUMMARY)}
     replaced = [file for old in held.values() for file in old]
-    lake.publish(lake.stage_files(stream, table, base.snapshot_id, replaced, new, properties))
+    lake.publish(lake.stage_files(stream, table, base.snapshot_id, replaced, new, cast("SummaryValues", properties)))
 
 
 def test_a_sum_too_large_is_null_and_everybody_can_read_it(platform: Platform, stream: Stream) -> None:

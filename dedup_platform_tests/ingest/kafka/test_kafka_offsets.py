@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyiceberg.table import Table
@@ -13,6 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 from dedup_platform.errors import ConflictError, LostRecordsError
 from dedup_platform.ingest.kafka_offsets import TOPICS
 from dedup_platform.lake import Lakehouse, Staged
+from dedup_platform.lake.receipts import SummaryValues
 from dedup_platform.lake.snapshots import SUMMARY, head
 from dedup_platform.maintenance.layout import Layout
 from dedup_platform.maintenance.upkeep import Maintenance
@@ -399,4 +401,6 @@ def old(platform: Platform, **told: Positions) -> None:
     lake, stream = platform.lake, platform.stream(NAME)
     lake.create(stream, 2)
     properties = {name: each.to_text() for name, each in told.items()}
-    lake.publish(lake.stage_nothing(stream, RAW_EVENTS, newest(platform).snapshot_id, properties))
+    lake.publish(
+        lake.stage_nothing(stream, RAW_EVENTS, newest(platform).snapshot_id, cast("SummaryValues", properties))
+    )
