@@ -16,9 +16,9 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 import yaml
 from confluent_kafka import Producer
-from dedup_platform.spark.connect import answers
 
 from dedup_platform import tables
+from dedup_platform.spark.connect import answers
 from dedup_platform.testing.servers import free_port
 from dedup_platform.testing.topology import Topology, natively
 from dedup_platform_tests.conftest import PROJECT
