@@ -16,7 +16,7 @@ from dedup_platform.stream import Stream
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output; times and durations (in seconds) are plain values."""
-    json.dump(value, sys.stdout, default=plain, indent=2)
+    json.dump(value, sys.stdout, default=_plain, indent=2)
     sys.stdout.write("\n")
 
 
@@ -99,11 +99,12 @@ def _listed(record: RejectedRecord) -> dict[str, Any]:
 
 
 def beginning(record: RejectedRecord) -> str | None:
+    """What is kept of a rejected record's payload, as text; None for none."""
     # The beginning of a text may end amid a character.
     return None if record.payload is None else record.payload.decode("utf-8", "backslashreplace")
 
 
-def plain(value: object) -> object:
+def _plain(value: object) -> object:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Mapping):

@@ -43,6 +43,11 @@ SummaryValues = dict[SummaryKey, str]
 PartKind = Literal["built", "untold", "files"]
 
 
+def new_receipt_name() -> str:
+    """A name that no other receipt has."""
+    return f"{uuid4().hex}.json"
+
+
 @dataclass(frozen=True)
 class ReadFile:
     """One generation of a file that was read; size and etag are unknown if they had to be derived from raw."""
@@ -92,7 +97,7 @@ class Receipt(_Model):
     """What all kinds have in common."""
 
     version: int = VERSION
-    name: str = Field(default_factory=lambda: new_receipt_name())
+    name: str = Field(default_factory=new_receipt_name)
     reason: str = ""
     previous: str | None = None
     """The receipt of the table's commit before this one; None for the first, and for a checkpoint."""
@@ -172,11 +177,6 @@ class PositionsReceipt(Receipt):
 
 AnyReceipt = BuildReceipt | FilesReceipt | RewriteReceipt | PositionsReceipt
 _ANY: TypeAdapter[AnyReceipt] = TypeAdapter(Annotated[AnyReceipt, Field(discriminator="kind")])
-
-
-def new_receipt_name() -> str:
-    """A name that no other receipt has."""
-    return f"{uuid4().hex}.json"
 
 
 def receipt_text(receipt: Receipt) -> bytes:

@@ -22,7 +22,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
 from dedup_platform.planning.cells import NO_ENTITY, Cell
-from dedup_platform.planning.moments import in_microseconds
+from dedup_platform.rules.partitions import partition_ordinal
 
 _BATCH_BYTES = 8 * 2**20
 _BATCH_ROWS = 8192
@@ -121,7 +121,7 @@ def frame_of(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
 
 def by_cell(rows: pl.DataFrame, length: timedelta, buckets: int) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
     """Rows of `raw_events` by the cell they lie in, in their order; rejected ones lie in none."""
-    partition = (pl.col("event_time").dt.epoch("us") // in_microseconds(length)).cast(pl.Int32)
+    partition = partition_ordinal(pl.col("event_time"), length).cast(pl.Int32)
     placed = rows.with_columns(_partition=partition, _bucket=buckets_of(rows["entity_id"], buckets))
     parts = placed.partition_by("_partition", "_bucket", as_dict=True, include_key=False, maintain_order=True)
     for (ordinal, bucket), part in parts.items():

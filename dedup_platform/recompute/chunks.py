@@ -7,7 +7,7 @@ from typing import TypeVar
 import polars as pl
 from pyiceberg.manifest import DataFile
 
-from dedup_platform.planning.cells import NO_ENTITY, Cell
+from dedup_platform.planning.cells import NO_ENTITY, Cell, grown
 
 CHUNK_BYTES = 128 * 2**20
 """At most so many bytes of files are worked on together, unless one cell has more: in memory they are three times that.
@@ -75,10 +75,9 @@ def chunks_along_time(
     for in_bucket in by_bucket.values():
         weights = {cell: weigh(files.get(cell, ())) for cell in in_bucket}
         for part in split_evenly(in_bucket, weights.__getitem__, CHUNK_BYTES):
-            near = {Cell(cell.partition + step, cell.bucket) for cell in part for step in range(-reach, reach + 1)}
             inside = {cell: files.get(cell, ()) for cell in part}
             weight = sum(weights[cell] for cell in part)
-            chunk = Chunk(inside, _old_of(part, old), _of(near - set(part), files), weight)
+            chunk = Chunk(inside, _old_of(part, old), _of(grown(part, reach) - set(part), files), weight)
             shares = 1
             if part[0].bucket == NO_ENTITY:
                 rows = sum(file.record_count for found in inside.values() for file in found)

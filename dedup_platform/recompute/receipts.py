@@ -22,6 +22,7 @@ def build_receipt(
     `settings` is the fingerprint of the stream's rules. Names every cell that was checked, rewritten or not (rule 6).
     """
     source = INPUT_OF[table]
+    # Unchecked: there may be a million cells, and they are cells.
     return BuildReceipt.model_construct(
         table=table,
         built_from={source: Input(snapshot=heads[source].snapshot_id, sequence=heads[source].sequence)},

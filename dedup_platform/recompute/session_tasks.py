@@ -7,9 +7,9 @@ from itertools import accumulate
 import polars as pl
 
 from dedup_platform.planning.cells import Cell
-from dedup_platform.planning.moments import in_microseconds
 from dedup_platform.recompute.chunks import Chunk, file_bytes, split_evenly
 from dedup_platform.recompute.tasks import CellResult, Store
+from dedup_platform.rules.partitions import partition_ordinal
 from dedup_platform.rules.sessions import Stitched, stitch_slices
 from dedup_platform.stream import Stream
 from dedup_platform.tables import SESSION_FRAGMENTS, SESSIONS, column_names
@@ -70,4 +70,4 @@ def _by_partition(sessions: pl.DataFrame, stream: Stream) -> dict[int, pl.DataFr
 
 def _ordinals(rows: pl.DataFrame, column: str, stream: Stream) -> pl.Series:
     """The partition that each row's time lies in."""
-    return rows[column].dt.epoch("us") // in_microseconds(stream.partitions.length)
+    return rows.select(partition_ordinal(pl.col(column), stream.partitions.length)).to_series()

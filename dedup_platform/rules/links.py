@@ -5,7 +5,7 @@ from operator import and_
 
 import polars as pl
 
-from dedup_platform.planning.moments import in_microseconds
+from dedup_platform.rules.partitions import partition_ordinal
 from dedup_platform.rules.sessions import chained
 from dedup_platform.stream import Stream
 
@@ -27,9 +27,8 @@ def linked_partitions(records: pl.DataFrame, stream: Stream) -> set[Pair]:
     repeated = records.filter(records.select(key).hash_rows().is_duplicated()).unique().sort([*key, "event_time"])
     is_same = reduce(and_, (pl.col(name).eq_missing(pl.col(name).shift()) for name in key))
     is_near = time - time.shift() <= stream.deduplicate.window
-    pairs = repeated.select(
-        _partition(time, stream).shift().alias("earlier"), _partition(time, stream), is_same & is_near
-    )
+    partition = partition_ordinal(time, stream.partitions.length)
+    pairs = repeated.select(partition.shift().alias("earlier"), partition, is_same & is_near)
     return _apart(pairs.filter(pl.last()).select(pl.nth(0, 1)))
 
 
@@ -49,12 +48,8 @@ def spans_of_sessions(sessions: pl.DataFrame, stream: Stream) -> set[Pair]:
 
 
 def _spans(rows: pl.DataFrame, first: str, last: str, stream: Stream) -> set[Pair]:
-    return _apart(rows.select(_partition(pl.col(first), stream), _partition(pl.col(last), stream)))
+    return _apart(rows.select(partition_ordinal(pl.col(name), stream.partitions.length) for name in (first, last)))
 
 
 def _apart(pairs: pl.DataFrame) -> set[Pair]:
     return set(pairs.filter(pl.nth(0) < pl.nth(1)).unique().iter_rows())
-
-
-def _partition(time: pl.Expr, stream: Stream) -> pl.Expr:
-    return time.dt.epoch("us") // in_microseconds(stream.partitions.length)

@@ -1,5 +1,7 @@
 """A platform's tables against the oracle: row for row, with the first differences in words."""
 
+import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,16 @@ Row = Mapping[str, Any]
 COORDINATES = ("source", "source_partition", "source_offset", "source_index")
 SHOWN = 5
 DERIVED = ("deduplicated_events", "duplicate_events", "session_fragments", "sessions")
+
+
+def row_texts(rows: Iterable[Row]) -> list[str]:
+    """Each row as JSON, sorted: the same rows give the same texts."""
+    return sorted(json.dumps(row, default=str, sort_keys=True, ensure_ascii=False) for row in rows)
+
+
+def digest(texts: Iterable[str]) -> str:
+    """SHA-256 of `row_texts`, by which rows are told to be the same as those of another time."""
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 class SessionIds:

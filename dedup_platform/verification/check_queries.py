@@ -37,16 +37,16 @@ def _broken(stream: Stream, table: str) -> dict[str, Column]:
     time = F.col(tables.PARTITION_TIME[table])
     place = partition_ordinal(time, stream.partitions.length)
     window, timeout = stream.deduplicate.window, stream.sessions.timeout
-    marks = {"inside": place != _stored_in(stream, table)}
+    broken = {"inside": place != _stored_in(stream, table)}
     if table == tables.DEDUPLICATED_EVENTS:
-        marks["uniqueness"] = _follows([F.col(name) for name in stream.deduplicate.key], time, time, window)
+        broken["uniqueness"] = _follows([F.col(name) for name in stream.deduplicate.key], time, time, window)
     elif table == tables.SESSION_FRAGMENTS:
         # Fragments of neighbouring partitions may be as near as they like: stitching joins them.
-        marks["gaps"] = _follows([F.col("entity_id"), place], time, F.col("last_event_time"), timeout)
+        broken["gaps"] = _follows([F.col("entity_id"), place], time, F.col("last_event_time"), timeout)
     else:
-        marks["gaps"] = _follows([F.col("entity_id")], time, F.col("ended_at"), timeout)
-        marks["uniqueness"] = F.count("*").over(Window.partitionBy("session_id")) > 1
-    return marks
+        broken["gaps"] = _follows([F.col("entity_id")], time, F.col("ended_at"), timeout)
+        broken["uniqueness"] = F.count("*").over(Window.partitionBy("session_id")) > 1
+    return broken
 
 
 def _follows(key: list[Column], start: Column, end: Column, within: timedelta) -> Column:

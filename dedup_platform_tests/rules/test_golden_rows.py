@@ -5,9 +5,7 @@ version alone. After a change that was meant: raise the version in `rules/finger
 and run this test once, which writes it anew.
 """
 
-import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.stream import Stream
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, DUPLICATE_EVENTS, SESSION_FRAGMENTS, SESSIONS
 from dedup_platform.testing import HeldClock, Rules, histories, light_platform, make_stream, write_batch
+from dedup_platform.testing.comparison import digest, row_texts
 from dedup_platform.testing.lives.state import Reader
 
 GOLDEN = Path(__file__).with_name("golden_rows.json")
@@ -49,7 +48,7 @@ def found(stream: Stream, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     platform.repair(stream.name)
     state = Reader().read(platform, stream)
     assert state
-    return {table: _described(table, sorted(map(_text, state.all(table)))) for table in RULES}
+    return {table: _described(table, row_texts(state.all(table))) for table in RULES}
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +59,11 @@ def golden(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return dict(json.loads(GOLDEN.read_text(encoding="utf-8")))
 
 
-def _text(row: Mapping[str, Any]) -> str:
-    return json.dumps(row, default=str, sort_keys=True, ensure_ascii=False)
-
-
 def _described(table: str, rows: list[str]) -> dict[str, Any]:
-    digest = hashlib.sha256("\n".join(rows).encode()).hexdigest()
     return {
         "version": getattr(fingerprints, RULES[table]),
         "rows": len(rows),
-        "sha256": digest,
+        "sha256": digest(rows),
         "first": [json.loads(row) for row in rows[:SHOWN]],
     }
 

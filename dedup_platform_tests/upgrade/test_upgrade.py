@@ -1,6 +1,5 @@
 """A home of the version before is read and goes on: nothing is stale, and rows and ids are what they were."""
 
-import hashlib
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import HeldClock, lay_out, light_platform, record, utc
-from dedup_platform.testing.comparison import SessionIds, table_differences
+from dedup_platform.testing.comparison import SessionIds, digest, row_texts, table_differences
 from dedup_platform.testing.delivery import write_file
 from dedup_platform.testing.lives.state import Reader, State
 from dedup_platform_tests.end_to_end.processes import CommandLine
@@ -47,14 +46,8 @@ def state(platform: Platform, stream: Stream) -> State:
 
 def digests(found: State) -> dict[str, dict[str, object]]:
     """As they were reckoned by the version before."""
-    texts = {
-        table: sorted(json.dumps(row, default=str, sort_keys=True, ensure_ascii=False) for row in found.all(table))
-        for table in tables.ALL
-    }
-    return {
-        table: {"rows": len(rows), "sha256": hashlib.sha256("\n".join(rows).encode()).hexdigest()}
-        for table, rows in texts.items()
-    }
+    texts = {table: row_texts(found.all(table)) for table in tables.ALL}
+    return {table: {"rows": len(rows), "sha256": digest(rows)} for table, rows in texts.items()}
 
 
 def stale(platform: Platform) -> list[object]:

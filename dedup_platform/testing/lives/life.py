@@ -1,15 +1,13 @@
 """One life: a world, the processes that work on its tables, and the judge who looks at every commit."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
@@ -18,14 +16,13 @@ from dedup_platform.errors import ConflictError, IncompatibleChangeError
 from dedup_platform.lake.snapshots import head
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
-from dedup_platform.recompute.session_tasks import Sessionization
 from dedup_platform.stream import Maintenance
 from dedup_platform.testing.clock import HeldClock
 from dedup_platform.testing.comparison import SessionIds, table_differences
-from dedup_platform.testing.lives import upkeep
 from dedup_platform.testing.lives.checks import Checks, misplaced
+from dedup_platform.testing.lives.fates import Killed, before_commit, dying
 from dedup_platform.testing.lives.program import Op
-from dedup_platform.testing.lives.shortcuts import SHORTCUTS
+from dedup_platform.testing.lives.replaced import replaced
 from dedup_platform.testing.lives.state import Reader, State
 from dedup_platform.testing.lives.world import TopicWorld, World
 from dedup_platform.testing.platforms import light_platform, temporary_platform
@@ -34,25 +31,6 @@ TICKS = 12
 """So many looks of the sensors, without anything new, must end with nothing stale."""
 BY_THE_OTHER = 0.3
 """How often the process that works is another one than last time."""
-STEPS = ("write_receipt", "publish", "replace_files", "sync")
-"""What a process can be killed before and after."""
-
-
-_SMALL = {
-    "tenacity.nap.time": SimpleNamespace(sleep=lambda _: None),
-    # So that few rows are cut into many pieces.
-    "dedup_platform.recompute.chunks.CHUNK_BYTES": 1,
-    "dedup_platform.recompute.build.Sessionization": partial(Sessionization, slice_bytes=1),
-}
-
-
-_WITHOUT_SPARK = {"dedup_platform.maintenance.upkeep.procedures": upkeep}
-# Ten seconds a table, and none of a life's is old enough to go.
-_WITH_SPARK = {"dedup_platform.maintenance.procedures.remove_orphans": upkeep.remove_orphans}
-
-
-class Killed(BaseException):
-    """The process dies here: nothing that would tidy up runs."""
 
 
 class WrongError(AssertionError):
@@ -104,8 +82,9 @@ class Life:
         random = Random(op.seed)
         if random.random() < BY_THE_OTHER:
             self.platform, self._beside = self._beside, self.platform
-        fates: dict[str, Callable[[Random], Any]] = {"killed": self._dying, "meanwhile": self._disturbed}
-        with fates[op.fate](random) if op.fate else nullcontext(), suppress(ConflictError, Killed):
+        fates: dict[str, Callable[[Platform, Random], AbstractContextManager[None]]]
+        fates = {"": lambda *_: nullcontext(), "killed": dying, "meanwhile": self._disturbed}
+        with fates[op.fate](self.platform, random), suppress(ConflictError, Killed):
             self._attempt(op.name, self.platform, random)
         if op.fate == "killed":
             self.platform = self.another()
@@ -216,7 +195,9 @@ class Life:
     def _wanted(self) -> set[tuple[str, Cell]]:
         """Cells with rows in the table or its input; that others were built, too, need not outlive a loss."""
         state = self.state()
-        rows = state.rows if state else dict.fromkeys(tables.ALL, {})
+        if state is None:
+            return set()
+        rows = state.rows
         return {(table, cell) for table, source in tables.INPUT_OF.items() for cell in (*rows[table], *rows[source])}
 
     def _some_partitions(self, random: Random) -> list[int]:
@@ -231,45 +212,16 @@ class Life:
         self.platform, self._beside = self.another(), self.another()
         self.judge = light_platform(self.home, self.world.stream, self.clock)
 
-    # What comes in between
-
-    @contextmanager
-    def _dying(self, random: Random) -> Iterator[None]:
-        """The process dies at one of its steps."""
-        left = [random.randrange(12)]
-
-        def before_and_after(step: Callable[..., Any]) -> Callable[..., Any]:
-            def deadly(*args: Any, **kwargs: Any) -> Any:
-                _count_down(left)
-                result = step(*args, **kwargs)
-                _count_down(left)
-                return result
-
-            return deadly
-
-        platform = self.platform
-        for owner in (platform.lake, platform.lake.catalog, platform.ledger):
-            for name in STEPS:
-                if hasattr(owner, name):
-                    setattr(owner, name, before_and_after(getattr(owner, name)))
-        yield
-
-    @contextmanager
-    def _disturbed(self, random: Random) -> Iterator[None]:
+    def _disturbed(self, platform: Platform, random: Random) -> AbstractContextManager[None]:
         """Another process does something just before one of this one's commits."""
-        other, left = self.another(), [random.randrange(2)]
+        other, number = self.another(), random.randrange(2)
         name = random.choice(("ingest", "repair", "planned", "stale", "replay", "redecode", "buckets", "settings"))
-        publish = self.platform.lake.publish
 
-        def late(staged: Any) -> None:
-            left[0] -= 1
-            if left[0] == -1:
-                with suppress(ConflictError):
-                    self._attempt(name, other, random)
-            publish(staged)
+        def act() -> None:
+            with suppress(ConflictError):
+                self._attempt(name, other, random)
 
-        with patch.object(self.platform.lake, "publish", late):
-            yield
+        return before_commit(platform, number, act)
 
     # Judging
 
@@ -321,12 +273,6 @@ class Life:
             raise WrongError("\n".join(wrong))
 
 
-def _count_down(left: list[int]) -> None:
-    left[0] -= 1
-    if left[0] < 0:
-        raise Killed
-
-
 def live(
     folder: Path, seed: int, ops: Sequence[Op], brokers: str | None = None, spark: SparkSession | None = None
 ) -> None:
@@ -335,9 +281,7 @@ def live(
     With `brokers` (`host:port`) the records come by a topic of this Kafka instead of files. With `spark` its workers
     do what work there is, and upkeep is its procedures.
     """
-    with ExitStack() as stack:
-        for target, replacement in (_SMALL | SHORTCUTS | (_WITH_SPARK if spark else _WITHOUT_SPARK)).items():
-            stack.enter_context(patch(target, replacement))
+    with replaced(has_spark=spark is not None):
         life = Life(folder, seed, brokers, spark)
         for op in ops:
             life.do(op)

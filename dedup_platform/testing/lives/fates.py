@@ -1,0 +1,58 @@
+"""What comes in between an operation's steps: the death of its process, or another process."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from dedup_platform.platform import Platform
+
+STEPS = ("write_receipt", "publish", "replace_files", "sync")
+"""What a process can be killed before and after."""
+
+
+class Killed(BaseException):
+    """The process dies here: nothing that would tidy up runs."""
+
+
+@contextmanager
+def dying(platform: Platform, random: Random) -> Iterator[None]:
+    """Let the process die at one of its steps; it is of no use afterwards."""
+    left = [random.randrange(12)]
+
+    def before_and_after(step: Callable[..., Any]) -> Callable[..., Any]:
+        def deadly(*args: Any, **kwargs: Any) -> Any:
+            _count_down(left)
+            result = step(*args, **kwargs)
+            _count_down(left)
+            return result
+
+        return deadly
+
+    for owner in (platform.lake, platform.lake.catalog, platform.ledger):
+        for name in STEPS:
+            if hasattr(owner, name):
+                setattr(owner, name, before_and_after(getattr(owner, name)))
+    yield
+
+
+@contextmanager
+def before_commit(platform: Platform, number: int, act: Callable[[], None]) -> Iterator[None]:
+    """Do something just before one of the process's commits; they are counted from 0."""
+    numbers, publish = count(), platform.lake.publish
+
+    def late(staged: Any) -> None:
+        if next(numbers) == number:
+            act()
+        publish(staged)
+
+    with patch.object(platform.lake, "publish", late):
+        yield
+
+
+def _count_down(left: list[int]) -> None:
+    left[0] -= 1
+    if left[0] < 0:
+        raise Killed
