@@ -45,7 +45,7 @@ class Lived:
 
     def opened(self, buckets: int | None = None) -> Platform:
         stream = self.stream if buckets is None else self.stream.model_copy(update={"buckets": buckets})
-        return Platform.open(self.settings, {stream.name: stream}, no_spark, HeldClock(ARRIVED))
+        return Platform(self.settings, {stream.name: stream}, no_spark, HeldClock(ARRIVED))
 
     def tell(self, ledger: Ledger) -> list[Any]:
         heads = ledger.sync(self.stream.name)

@@ -62,7 +62,7 @@ class Ours(Contender):
     def platform(self) -> Platform:
         """The platform, opened at first use; `clear` forgets it, and with it all that it remembers."""
         if self._platform is None:
-            self._platform = Platform.open(self.settings, {STREAM: self.stream}, self._spark)
+            self._platform = Platform(self.settings, {STREAM: self.stream}, self._spark)
         return self._platform
 
     def prepare(self) -> None:
@@ -98,7 +98,7 @@ class Ours(Contender):
     def maintain(self) -> dict[str, Any]:
         """Look after all tables, as if a month had gone by: what is too young for it is old then."""
         month = timedelta(days=30)
-        later = Platform.open(self.settings, {STREAM: self.stream}, self._spark, lambda: datetime.now(UTC) + month)
+        later = Platform(self.settings, {STREAM: self.stream}, self._spark, lambda: datetime.now(UTC) + month)
         return {each.table: each.files_compacted for each in later.maintain(STREAM)}
 
     def read_all(self) -> dict[str, Any]:

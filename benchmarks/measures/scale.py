@@ -60,7 +60,7 @@ class _Stream:
         self.sources = 0
 
     def opened(self) -> Platform:
-        return Platform.open(self.settings, {STREAM: self.stream}, _no_spark)
+        return Platform(self.settings, {STREAM: self.stream}, _no_spark)
 
     def measured(self) -> Iterator[tuple[str, float]]:
         """Names and numbers: bytes unless they say otherwise."""

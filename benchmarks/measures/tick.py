@@ -64,7 +64,7 @@ class _Life:
         file.write_text(stream_file(task), encoding="utf-8")
         self.settings, self.stream = deployment(task), load_stream(file)
         streams = {STREAM: self.stream}
-        self.platform = Platform.open(self.settings, streams, _no_spark)
+        self.platform = Platform(self.settings, streams, _no_spark)
         self.definitions = build_definitions(self.settings, streams)
         self.tables = DescribedTables(self.platform, self.stream)
         first = self.stream.partitions.ordinal(self.stream.partitions.start)
@@ -128,7 +128,7 @@ class _Life:
         """What the first command after the loss of the control database does."""
         self.platform.ledger.engine.dispose()
         Path(str(self.platform.ledger.engine.url.database)).unlink()
-        self.platform.ledger = Platform.open(self.settings, self.platform.streams, _no_spark).ledger
+        self.platform.ledger = Platform(self.settings, self.platform.streams, _no_spark).ledger
         self.sync()
 
     def time(self, case: str, work: Callable[[], object], times: int = 1) -> None:

@@ -132,7 +132,7 @@ def export(
     deployment = Deployment.of(streams)
     deployment.chosen(stream)
     platform = deployment.platform()
-    expected = platform.count_rejected(stream) if table == REJECTED_EVENTS else platform.rows(stream, table)
+    expected = platform.rejected.count(stream) if table == REJECTED_EVENTS else platform.rows(stream, table)
     with shown(err, f"{stream}.{table}", expected) as listener:
         rows = write_rows(platform, stream, table, to, listener.done)
         listener.say(f"{rows:,} rows of {stream}.{table} written to {to if to != STDOUT else 'standard output'}")
@@ -216,7 +216,7 @@ def redecode(
     [chosen] = deployment.chosen(stream)
     ordinals = _ordinals(chosen, partitions)
     with shown(err, f"{stream}: decoding {partitions} again", None):
-        outcome = deployment.platform().redecode(stream, ordinals)
+        outcome = deployment.platform().rejected.redecode(stream, ordinals)
     rejected.print_outcome(chosen, outcome, as_json)
 
 

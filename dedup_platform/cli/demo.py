@@ -156,7 +156,7 @@ def _opened(folder: Path, path: Path, out: Console, err: Console) -> Rehearsal:
     os.environ["DAGSTER_HOME"] = str(folder / "dagster")
     streams = load_streams(path)
     [stream] = streams.values()
-    return Rehearsal(own, stream, Platform.open(own, streams, spark=lambda: spark_session(own)), out, err)
+    return Rehearsal(own, stream, Platform(own, streams, spark=lambda: spark_session(own)), out, err)
 
 
 def _command(settings: Settings, path: Path) -> str:

@@ -50,7 +50,7 @@ class Deployment:
         return cls(settings, load_streams(found))
 
     def platform(self) -> Platform:
-        return Platform.open(self.settings, self.streams, spark=lambda: spark_session(self.settings))
+        return Platform(self.settings, self.streams, spark=lambda: spark_session(self.settings))
 
     def chosen(self, name: str | None) -> list[Stream]:
         """The named stream, or all."""

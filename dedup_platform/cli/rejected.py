@@ -41,9 +41,9 @@ def list_rejected(
     deployment = Deployment.of(streams)
     deployment.chosen(stream)
     platform, choice = deployment.platform(), _choice(reason, source, since, until)
-    reasons = platform.rejected_reasons(stream, choice)
+    reasons = platform.rejected.reasons(stream, choice)
     is_chosen = limit is not None or choice != Choice()
-    records = platform.rejected_records(stream, choice, limit or output.RECORDS_SHOWN) if is_chosen else []
+    records = platform.rejected.first(stream, choice, limit or output.RECORDS_SHOWN) if is_chosen else []
     if as_json:
         values.print_json(values.rejected_value(reasons, records))
     else:
@@ -63,7 +63,7 @@ def show_rejected(
     """Show one rejected record whole: its payload as text, or hexadecimal if it is none, and its context."""
     deployment = Deployment.of(streams)
     deployment.chosen(stream)
-    record = deployment.platform().rejected_record(stream, source, partition, offset, index)
+    record = deployment.platform().rejected.record(stream, source, partition, offset, index)
     if as_json:
         values.print_json(values.record_value(record))
     else:
@@ -85,7 +85,7 @@ def replay(
     deployment = Deployment.of(streams)
     [chosen] = deployment.chosen(stream)
     with shown(err, f"{stream}: decoding rejected records again", None):
-        outcome = deployment.platform().replay(stream, _choice(reason, source, since, until), limit)
+        outcome = deployment.platform().rejected.replay(stream, _choice(reason, source, since, until), limit)
     print_outcome(chosen, outcome, as_json)
 
 
@@ -105,12 +105,12 @@ def drop(
     deployment = Deployment.of(streams)
     [chosen] = deployment.chosen(stream)
     platform, choice = deployment.platform(), _choice(reason, source, since, until)
-    reasons = platform.rejected_reasons(stream, choice)
+    reasons = platform.rejected.reasons(stream, choice)
     waiting = sum(each.records for each in reasons if not each.reason.startswith(DROPPED))
     if waiting and not yes:
         _confirm(f"Drop {min(waiting, limit or waiting):,} rejected records of {stream}? Their payloads will be gone")
     with shown(err, f"{stream}: dropping rejected records", None):
-        outcome = platform.drop(stream, choice, limit)
+        outcome = platform.rejected.drop(stream, choice, limit)
     print_outcome(chosen, outcome, as_json)
 
 

@@ -27,7 +27,7 @@ def accept(
     deployment = Deployment.of(streams)
     source = deployment.of_files(stream).files
     relative = [source.below_root(path) for path in paths]
-    deployment.platform().accept(stream, relative)
+    deployment.platform().source.accept_files(stream, relative)
     out.print(f"{len(relative)} files accepted; the next run reads them again.")
 
 
@@ -35,7 +35,7 @@ def accept(
 def show_offsets(stream: StreamArgument, streams: StreamsOption = None, as_json: JsonOption = False) -> None:
     """How far each partition of a topic has been read, and what its consumer group was told."""
     deployment = Deployment.of(streams)
-    offsets = deployment.platform().offsets(deployment.of_topic(stream).name)
+    offsets = deployment.platform().source.offsets(deployment.of_topic(stream).name)
     if as_json:
         values.print_json([asdict(each) for each in offsets])
     else:
@@ -46,7 +46,7 @@ def show_offsets(stream: StreamArgument, streams: StreamsOption = None, as_json:
 def accept_losses(stream: StreamArgument, streams: StreamsOption = None) -> None:
     """Go on behind what a topic has lost; one that began anew is read from its beginning."""
     deployment = Deployment.of(streams)
-    commit = deployment.platform().accept_losses(deployment.of_topic(stream).name)
+    commit = deployment.platform().source.accept_losses(deployment.of_topic(stream).name)
     out.print("Nothing is lost." if commit is None else "Accepted; the next run goes on from there.")
 
 
@@ -55,5 +55,5 @@ def accept_batch(stream: StreamArgument, streams: StreamsOption = None) -> None:
     """Let the batch that is held be taken in as it is, with all that is rejected of it, by the next run."""
     deployment = Deployment.of(streams)
     deployment.chosen(stream)
-    commit = deployment.platform().accept_batch(stream)
+    commit = deployment.platform().source.accept_batch(stream)
     out.print("No batch is held." if commit is None else "Accepted; the next run takes it in.")

@@ -12,7 +12,7 @@ from dedup_platform.orchestration.maintenance import maintenance_job, maintenanc
 from dedup_platform.orchestration.rejected import rejected_asset, rejected_check
 from dedup_platform.orchestration.resources import platform_resource, spark_resource
 from dedup_platform.orchestration.sensors import stream_sensors
-from dedup_platform.platform import utc_now
+from dedup_platform.planning.moments import utc_now
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 

@@ -23,19 +23,19 @@ def ingest(context: Context, platform: Platform, stream: Stream) -> list[Commit]
         return platform.ingest(stream.name, patient=is_awaited)
     except BaseException:
         # Whoever cancels a run interrupts it by what is no Exception.
-        health = platform.health(stream.name)
+        health = platform.source.health(stream.name)
         context.log_event(dg.AssetObservation(asset_key(stream, tables.RAW_EVENTS), metadata=_metadata(health)))
         raise
     finally:
-        told = platform.health(stream.name)
+        told = platform.source.health(stream.name)
         context.instance.add_run_tags(context.run.run_id, runs.health_tags(told))
 
 
 def note_lost_ingests(instance: dg.DagsterInstance, platform: Platform, stream: Stream) -> None:
     """Ingests that ended before they could say how they fared failed, too."""
     for run in runs.lost_ingests(instance, stream):
-        platform.note_lost_run(stream.name, f"run {run.run_id[:8]} ended before it could say why")
-        instance.add_run_tags(run.run_id, runs.health_tags(platform.health(stream.name)))
+        platform.source.note_lost_run(stream.name, f"run {run.run_id[:8]} ended before it could say why")
+        instance.add_run_tags(run.run_id, runs.health_tags(platform.source.health(stream.name)))
 
 
 def _metadata(health: Circuit) -> dict[str, str | int]:

@@ -8,7 +8,7 @@ from typing import Final
 import dagster as dg
 
 from dedup_platform.planning.cells import reach
-from dedup_platform.platform import utc_now
+from dedup_platform.planning.moments import utc_now
 from dedup_platform.stream import Stream
 
 AWAITED: Final = timedelta(days=1)

@@ -35,8 +35,8 @@ def rejected_check(stream: Stream) -> dg.AssetChecksDefinition:
         asset=_key(stream), name=CHECK, description="The newest batch brought no record that cannot become an event."
     )
     def check(platform: dg.ResourceParam[Platform]) -> dg.AssetCheckResult:
-        newest = platform.newest_batch(stream.name)
-        reasons = platform.rejected_in(stream.name, [newest] if newest is not None else [])
+        newest = platform.rejected.newest_batch(stream.name)
+        reasons = platform.rejected.added_by_reason(stream.name, [newest] if newest is not None else [])
         return dg.AssetCheckResult(passed=not reasons, severity=dg.AssetCheckSeverity.WARN, metadata=_counts(reasons))
 
     return check
@@ -49,8 +49,8 @@ def report_rejected(context: Context, platform: Platform, stream: Stream, snapsh
     """
     if not snapshot_ids:
         return
-    reasons = platform.rejected_in(stream.name, snapshot_ids)
-    metadata = {"total": platform.count_rejected(stream.name), **_counts(reasons)}
+    reasons = platform.rejected.added_by_reason(stream.name, snapshot_ids)
+    metadata = {"total": platform.rejected.count(stream.name), **_counts(reasons)}
     context.log_event(dg.AssetMaterialization(_key(stream), metadata=metadata))
     evaluation = dg.AssetCheckEvaluation(
         _key(stream), CHECK, passed=not reasons, severity=dg.AssetCheckSeverity.WARN, metadata=_counts(reasons)

@@ -36,7 +36,7 @@ def platform_resource(
         if context.run and context.instance:
             context.instance.add_run_tags(context.run.run_id, runs.this_process())
         spark = context.resources.spark
-        return Platform.open(
+        return Platform(
             settings, dict(streams), spark=lambda: open_session(settings, lambda: spark.spark_session), clock=clock
         )
 

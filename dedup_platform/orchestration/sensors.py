@@ -51,9 +51,9 @@ def _new_input(stream: Stream, interval: int) -> dg.SensorDefinition:
         if run_id := runs.run_in_work(context.instance, runs.ingest_job_name(stream)):
             return dg.SkipReason(f"run {run_id[:8]} ingests already")
         note_lost_ingests(context.instance, platform, stream)
-        waiting = platform.look(stream.name)
+        waiting = platform.source.look(stream.name)
         if waiting is None:
-            return dg.SkipReason(sentence(platform.health(stream.name)))
+            return dg.SkipReason(sentence(platform.source.health(stream.name)))
         if not waiting.items:
             return dg.SkipReason("\n".join(["nothing new at the source", *_left_alone(waiting)]))
         past = runs.past_ingests(context.instance, stream, waiting.watermark)

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pyspark
 
 from dedup_platform.errors import SettingsError, SparkServerError
+from dedup_platform.processes import with_parent
 from dedup_platform.settings import Settings
 from dedup_platform.spark.connect import answers
 from dedup_platform.spark.session import LOOPBACK, properties_file, spark_conf, use_this_python
@@ -100,7 +101,7 @@ class ConnectServer:
         self.stop()
         environment = prepare(self._settings, self.port, keeps_sessions=True)
         # A process group of its own: Ctrl-C is for the runs first, and the server ends after them.
-        self._process = subprocess.Popen(command(self._settings), env=environment, process_group=0)
+        self._process = subprocess.Popen(with_parent(command(self._settings)), env=environment, process_group=0)
         until = time.monotonic() + _SECONDS_TO_START
         while not answers(LOOPBACK, self.port):
             if self.pid is None or time.monotonic() > until:

@@ -29,7 +29,7 @@ def temporary_platform(
     settings.make_folders()
     session = session_of(settings, spark)
     named = {each.name: each for each in ([streams] if isinstance(streams, Stream) else streams)}
-    return Platform.open(settings, named, spark=lambda: session, clock=clock)
+    return Platform(settings, named, spark=lambda: session, clock=clock)
 
 
 def light_platform(
@@ -44,7 +44,7 @@ def light_platform(
     settings = Settings(home=home, **places)
     settings.make_folders()
     named = {each.name: each for each in ([streams] if isinstance(streams, Stream) else streams)}
-    return Platform.open(settings, named, spark=lambda: cast("SparkSession", InProcess()), clock=clock)
+    return Platform(settings, named, spark=lambda: cast("SparkSession", InProcess()), clock=clock)
 
 
 def session_of(settings: Settings, spark: "SparkSession") -> "SparkSession":

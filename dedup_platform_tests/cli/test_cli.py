@@ -122,7 +122,7 @@ def test_rejected_records_are_listed_shown_dropped_and_replayed(
     broken.write_bytes("né".encode() + b"\n\xff[bold]\n")
     os.utime(broken, (1.6e9, 1.6e9))
     wrong = load_stream(stream.origin)
-    Platform.open(settings, {wrong.name: wrong}, lambda: spark).ingest(wrong.name)
+    Platform(settings, {wrong.name: wrong}, lambda: spark).ingest(wrong.name)
 
     listed = json.loads(line("rejected", "list", stream.name, "--json"))
     assert listed["records"] == []
@@ -175,7 +175,7 @@ def test_plan_tells_what_is_stale_and_runs_nothing(line: Line, stream: Stream, s
 
     settings = Settings(home=Path(os.environ["DEDUP_PLATFORM_HOME"]))
     deliver(stream, "first.json", "2024-03-01T10:00", "2024-03-02T10:00")
-    Platform.open(settings, {stream.name: stream}, lambda: spark).ingest(stream.name)
+    Platform(settings, {stream.name: stream}, lambda: spark).ingest(stream.name)
     for _ in range(2):
         printed = line("plan")
         assert "deduplicated_events" in printed

@@ -30,7 +30,7 @@ class Life:
     def __init__(self, folder: Path, days: int) -> None:
         self.stream = make_stream(folder, buckets=BUCKETS)
         settings = Settings(home=folder / "home")
-        self.platform = Platform.open(settings, {self.stream.name: self.stream}, no_spark, HeldClock(ARRIVED))
+        self.platform = Platform(settings, {self.stream.name: self.stream}, no_spark, HeldClock(ARRIVED))
         self.tables = DescribedTables(self.platform, self.stream)
         first = self.stream.partitions.ordinal(self.stream.partitions.start)
         self.cells = [Cell(first + day, bucket) for day in range(days) for bucket in range(BUCKETS)]

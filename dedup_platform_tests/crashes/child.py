@@ -36,7 +36,7 @@ def main(home: str, stream: str, now: str, step: str, victim: str, job: str, rem
     settings = Settings(home=Path(home), spark_master="local[1]", spark_remote=remote)
     defined = load_stream(Path(stream))
     clock = HeldClock(datetime.fromisoformat(now))
-    platform = Platform.open(settings, {defined.name: defined}, lambda: spark_session(settings), clock)
+    platform = Platform(settings, {defined.name: defined}, lambda: spark_session(settings), clock)
     die = {"all": die_wholly, "python": lambda: die_without_java(Path(home))}[victim]
 
     def hear(come_to: str) -> None:
@@ -47,7 +47,7 @@ def main(home: str, stream: str, now: str, step: str, victim: str, job: str, rem
     tell_steps(platform, hear)
     platform.ingest(defined.name)
     if job == "replay":
-        platform.replay(defined.name)
+        platform.rejected.replay(defined.name)
     elif job == "buckets":
         platform.change_buckets(defined.name, BUCKETS)
     else:

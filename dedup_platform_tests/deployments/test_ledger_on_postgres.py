@@ -54,7 +54,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Platform, Stream]:
     """A stream some of whose cells are stale, for several reasons; its ledger is in SQLite."""
     folder = tmp_path_factory.mktemp("lived")
     stream = make_stream(folder, buckets=BUCKETS)
-    platform = Platform.open(Settings(home=folder / "home"), {stream.name: stream}, no_spark, HeldClock(ARRIVED))
+    platform = Platform(Settings(home=folder / "home"), {stream.name: stream}, no_spark, HeldClock(ARRIVED))
     described = DescribedTables(platform, stream)
     first = stream.partitions.ordinal(stream.partitions.start)
     cells = [Cell(first + day, bucket) for day in range(DAYS) for bucket in range(BUCKETS)]
@@ -112,7 +112,7 @@ def test_what_is_folded_step_by_step_is_what_is_folded_at_once(
 ) -> None:
     stream = make_stream(tmp_path, buckets=BUCKETS)
     settings = Settings(home=tmp_path / "home", control_uri=uri)
-    platform = Platform.open(settings, {stream.name: stream}, no_spark, HeldClock(ARRIVED))
+    platform = Platform(settings, {stream.name: stream}, no_spark, HeldClock(ARRIVED))
     described = DescribedTables(platform, stream)
     first = stream.partitions.ordinal(stream.partitions.start)
     for day in range(6):

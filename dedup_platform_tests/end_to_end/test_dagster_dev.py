@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.orchestration.embedded import run_stream
-from dedup_platform.platform import Platform, utc_now
+from dedup_platform.planning.moments import utc_now
+from dedup_platform.platform import Platform
 from dedup_platform.settings import ENV_PREFIX, Settings
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
@@ -34,7 +35,7 @@ def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: Spark
     }
     with dagster_dev(environment, tmp_path / "dagster.log") as server:
         a_day(server, stream)
-    check(Platform.open(settings, {stream.name: stream}, lambda: spark), stream)
+    check(Platform(settings, {stream.name: stream}, lambda: spark), stream)
 
 
 @pytest.mark.thorough

@@ -32,7 +32,7 @@ def stream(tmp_path: Path, request: pytest.FixtureRequest) -> Stream:
 
 @pytest.fixture
 def platform(settings: Settings, stream: Stream, spark: SparkSession) -> Platform:
-    return Platform.open(settings, {stream.name: stream}, lambda: spark)
+    return Platform(settings, {stream.name: stream}, lambda: spark)
 
 
 class Run:
@@ -103,7 +103,7 @@ def test_the_ledger_and_dagsters_home_can_be_deleted_and_no_row_changes(
     shutil.rmtree(settings.dagster_home)
     run_stream(settings, {stream.name: stream}, stream.name, QUIET)
 
-    reopened = Platform.open(settings, {stream.name: stream}, platform.lake.spark)
+    reopened = Platform(settings, {stream.name: stream}, platform.lake.spark)
     for table, rows in before.items():
         assert sorted(reopened.read(stream.name, table).collect(), key=str) == rows, table
     assert not any(plan.stale for plan in reopened.plan(stream.name))

@@ -179,4 +179,4 @@ def lake_of(home: Path, stream: Stream) -> Lakehouse:
     def no_spark() -> SparkSession:
         raise AssertionError("PyIceberg alone can read tables")
 
-    return Platform.open(Settings(home=home), {stream.name: stream}, no_spark).lake
+    return Platform(Settings(home=home), {stream.name: stream}, no_spark).lake

@@ -35,7 +35,7 @@ class Folder:
     def ingest(self) -> tuple[int, tuple[str, ...]]:
         """Rows of raw after it, and the files that changed."""
         self.platform.ingest(EVENTS)
-        return self.platform.rows(EVENTS, "raw_events"), self.platform.waiting(EVENTS).changed
+        return self.platform.rows(EVENTS, "raw_events"), self.platform.source.waiting(EVENTS).changed
 
     def lose(self, *, control: bool) -> None:
         """The receipts, and the control database."""
@@ -61,7 +61,7 @@ def test_an_acceptance_is_used_up_by_the_ingest_that_reads_the_file(folder: Fold
     for content, rows in ((2, 3), (1, 4)):
         folder.put(content)
         assert folder.ingest()[1] == (NAME,)
-        folder.platform.accept(EVENTS, [NAME])
+        folder.platform.source.accept_files(EVENTS, [NAME])
         assert folder.ingest() == (rows, ())
     folder.put(2)
     assert folder.ingest() == (4, (NAME,))
@@ -71,7 +71,7 @@ def test_an_acceptance_is_used_up_by_the_ingest_that_reads_the_file(folder: Fold
 
 def test_what_nobody_changed_needs_no_acceptance(folder: Folder) -> None:
     with pytest.raises(UnknownFileError, match=r"one\.json did not change after being read"):
-        folder.platform.accept(EVENTS, [NAME])
+        folder.platform.source.accept_files(EVENTS, [NAME])
 
 
 def test_a_change_is_seen_after_receipts_and_control_database_were_lost(folder: Folder) -> None:
@@ -79,21 +79,21 @@ def test_a_change_is_seen_after_receipts_and_control_database_were_lost(folder: 
     assert folder.ingest() == (1, ())
     folder.put(2)
     assert folder.ingest() == (1, (NAME,))
-    folder.platform.accept(EVENTS, [NAME])
+    folder.platform.source.accept_files(EVENTS, [NAME])
     assert folder.ingest() == (3, ())
 
 
 def test_what_was_accepted_and_lost_with_the_receipts_can_be_accepted_again(folder: Folder) -> None:
     folder.put(2)
     folder.ingest()
-    folder.platform.accept(EVENTS, [NAME])
+    folder.platform.source.accept_files(EVENTS, [NAME])
     folder.lose(control=True)
     # Nothing tells that the file is another one than was read.
     assert folder.ingest() == (1, ())
-    folder.platform.accept(EVENTS, [NAME])
+    folder.platform.source.accept_files(EVENTS, [NAME])
     assert folder.ingest() == (3, ())
     with pytest.raises(UnknownFileError):
-        folder.platform.accept(EVENTS, [NAME])
+        folder.platform.source.accept_files(EVENTS, [NAME])
 
 
 def test_a_control_database_that_is_left_still_knows_a_change_when_receipts_are_lost(folder: Folder) -> None:

@@ -28,7 +28,7 @@ def no_spark() -> SparkSession:
 @pytest.fixture
 def platform(tmp_path: Path) -> Platform:
     stream = make_stream(tmp_path, buckets=2)
-    platform = Platform.open(Settings(home=tmp_path / "home"), {stream.name: stream}, no_spark)
+    platform = Platform(Settings(home=tmp_path / "home"), {stream.name: stream}, no_spark)
     platform.lake.create(stream, stream.buckets)
     return platform
 
@@ -51,7 +51,7 @@ def test_files_that_were_read_are_found_in_raw_without_spark(platform: Platform)
     added.append(table.write(cell, rows(stream, EVENT | read[0], EVENT | read[2])))
     base = platform.lake.current(stream, RAW_EVENTS)
     platform.lake.publish(platform.lake.stage_append(stream, RAW_EVENTS, base, added, {"receipt": "lost.json"}))
-    platform._ingest._files._ready(stream, utc("2024-03-02"))
+    platform.source._ingest._files._ready(stream, utc("2024-03-02"))
     found = platform.ledger.files(stream.name)
     assert {each.path: (each.generation, each.records) for each in found.values()} == {"a": (0, 2), "b": (1, 1)}
 
@@ -72,7 +72,7 @@ def test_rejected_records_are_written_to_no_cell_and_replaced_there(platform: Pl
     assert [file.file_path for file in rejected_files(loaded, newest)] == [second[0].file_path]
     assert {cell: len(files) for cell, files in files_by_cell(loaded, newest).items()} == {cell: 2}
     assert platform.rows(stream.name, RAW_EVENTS) == 3
-    assert platform.count_rejected(stream.name) == 1
+    assert platform.rejected.count(stream.name) == 1
 
 
 @pytest.mark.parametrize(("payload", "expected"), [(b"x", [10]), (b"x" * 300, [3, 3, 3, 1]), (b"x" * 2000, [1] * 10)])

@@ -141,7 +141,7 @@ def locked(lived: Lived, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lived]:
 def test_who_only_reads_waits_for_nobody(locked: Lived) -> None:
     platform = locked.opened()
     assert locked.tell(platform.ledger) == locked.told
-    assert platform.health(locked.stream.name) == NORMAL
+    assert platform.source.health(locked.stream.name) == NORMAL
     assert Health(lambda: platform.ledger.engine).change(locked.stream.name, lambda _: NORMAL) == NORMAL
 
 

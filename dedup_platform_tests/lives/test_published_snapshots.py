@@ -188,7 +188,7 @@ def test_copies_whose_first_arrival_was_decoded_into_another_day_are_judged_toge
     fields = found.stream.fields.model_copy(update={"event_time": found.stream.fields.arrival_time})
     found.stream = found.stream.model_copy(update={"fields": fields})
     found.platform = found.opened()
-    found.platform.redecode(EVENTS, [found.stream.partitions.ordinal(day(1, 0))])
+    found.platform.rejected.redecode(EVENTS, [found.stream.partitions.ordinal(day(1, 0))])
     found.platform.recompute(EVENTS, tables.DEDUPLICATED_EVENTS, [found.stream.partitions.ordinal(day(1, 0))])
     state = found.reader.read(found.platform, found.stream)
     assert state is not None
@@ -217,7 +217,7 @@ def test_a_record_that_moves_next_to_another_one_is_repaired_in_a_bounded_number
     found.reopen(by_happened)
     found.deliver(record("a", "s", day(9, 12), day(22, 12)))
     found.platform.repair(EVENTS)
-    found.platform.redecode(EVENTS, [found.stream.partitions.ordinal(day(20, 12))])
+    found.platform.rejected.redecode(EVENTS, [found.stream.partitions.ordinal(day(20, 12))])
     for _ in range(4):
         for plan in found.platform.plan(EVENTS):
             for run in plan.runs:
@@ -232,7 +232,7 @@ def test_what_a_record_beat_under_other_rules_is_judged_again_when_it_goes(tmp_p
     found.deliver(record("a", "x", day(1, 12), day(20, 12)), record("a", "x", day(3, 12), day(22, 12)))
     found.platform.repair(EVENTS)
     found.reopen(by_arrival)
-    found.platform.redecode(EVENTS, [found.stream.partitions.ordinal(day(1, 12))])
+    found.platform.rejected.redecode(EVENTS, [found.stream.partitions.ordinal(day(1, 12))])
     found.reopen(by_happened)
     found.platform.repair(EVENTS)
     found.check()

@@ -136,7 +136,7 @@ def test_a_redecode_by_older_rules_that_commits_after_a_run_by_wider_ones(moving
         publish(staged)
 
     with patch.object(moves.lake, "publish", after_a_repair):
-        moves.redecode(EVENTS, moved_day(moving))
+        moves.rejected.redecode(EVENTS, moved_day(moving))
     events_are(moving, MOVED)
 
 
@@ -148,7 +148,7 @@ def test_a_redecode_by_older_rules_that_commits_during_a_run_by_wider_ones(movin
 
     def after_the_redecode(staged: Any) -> None:
         if staged.table == tables.DEDUPLICATED_EVENTS and todo:
-            moves.redecode(EVENTS, todo.pop())
+            moves.rejected.redecode(EVENTS, todo.pop())
         publish(staged)
 
     with patch.object(moving.platform.lake, "publish", after_the_redecode):
@@ -162,7 +162,7 @@ def test_whom_a_moved_record_beat_is_judged_also_if_its_cell_is_built_by_other_r
     moves, days = redecoder(moving), moved_day(moving)
     with_a_window(moving)
     moving.platform.repair(EVENTS)
-    moves.redecode(EVENTS, days)
+    moves.rejected.redecode(EVENTS, days)
     moves.recompute_stale(EVENTS, tables.DEDUPLICATED_EVENTS, [*days, *(each + 10 for each in days)])
     moving.recompute(tables.DEDUPLICATED_EVENTS, days=[10])
     events_are(moving, MOVED)

@@ -120,7 +120,7 @@ def test_the_control_database_can_be_lost_after_it(home: Home) -> None:
     again = open_anew(home)
     assert not stale(again)
     assert {table: again.ledger.sizes(home.stream.name, table) for table in tables.ALL} == sizes
-    assert not again.waiting(home.stream.name).items
+    assert not again.source.waiting(home.stream.name).items
 
 
 def test_settings_that_change_later_make_every_new_cell_stale(home: Home) -> None:

@@ -92,7 +92,7 @@ def deploy(
     stream = stream_file(tmp_path, request.node.name.split("[")[0][:60], getattr(request, "param", "{settle: 0s}"))
     clock = HeldClock(datetime.now(UTC))
     definitions = build_definitions(settings, {stream.name: stream}, clock, {LISTENER: listening_logger(QUIET)})
-    platform = Platform.open(settings, {stream.name: stream}, lambda: spark, clock)
+    platform = Platform(settings, {stream.name: stream}, lambda: spark, clock)
     with open_instance(settings) as instance:
         yield Deployment(stream, platform, definitions, instance, clock)
 

@@ -34,7 +34,7 @@ def bring_back(deploy: Deployment, away: Path) -> None:
 
 
 def state(deploy: Deployment) -> tuple[str, int]:
-    health = deploy.platform.health(deploy.stream.name)
+    health = deploy.platform.source.health(deploy.stream.name)
     return health.state, health.attempts
 
 
@@ -87,7 +87,7 @@ def test_a_probe_that_fails_cools_down_for_longer_and_a_source_without_news_is_n
     open_circuit(deploy)
     deploy.clock.advance(COOL_DOWN)
     assert "the ingest is open: 4 tries" in skipped(deploy)
-    health = deploy.platform.health(deploy.stream.name)
+    health = deploy.platform.source.health(deploy.stream.name)
     assert health.next_try == deploy.clock.now + 2 * COOL_DOWN
     bring_back(deploy, away)
     deploy.clock.advance(2 * COOL_DOWN)
@@ -187,13 +187,13 @@ def test_a_batch_that_is_held_waits_for_a_person_and_passes_once_accepted(deploy
     deploy.clock.advance(timedelta(days=1))
     assert skipped(deploy).endswith("it waits for a person")
 
-    assert deploy.platform.accept_batch(name) is not None
+    assert deploy.platform.source.accept_batch(name) is not None
     [again], _ = deploy.tick("new_input")
     assert again.run_key != request.run_key, "Dagster never starts a known key again"
     assert deploy.follow("new_input", again).success
     assert deploy.platform.status(name).rejected == 3
     assert state(deploy) == ("normal", 0)
-    assert deploy.platform.accept_batch(name) is None, "nothing is held any more"
+    assert deploy.platform.source.accept_batch(name) is None, "nothing is held any more"
 
     # What was accepted were these files, and no others.
     (deploy.stream.files.root / "second.json").write_text("broken\n" * 2)

@@ -30,7 +30,7 @@ def under(deploy: Deployment, part: str, **said: str) -> Deployment:
     stream = load_stream(path)
     settings, streams = deploy.platform.settings, {stream.name: stream}
     definitions = build_definitions(settings, streams, deploy.clock, {LISTENER: listening_logger(QUIET)})
-    platform = Platform.open(settings, streams, deploy.platform.lake.spark, deploy.clock)
+    platform = Platform(settings, streams, deploy.platform.lake.spark, deploy.clock)
     return replace(deploy, stream=stream, platform=platform, definitions=definitions)
 
 
@@ -55,7 +55,7 @@ def tick(deploy: Deployment) -> list[dg.ExecuteInProcessResult]:
 
 
 def is_at_rest(deploy: Deployment) -> bool:
-    return not deploy.stale() and not deploy.platform.waiting(deploy.stream.name).items
+    return not deploy.stale() and not deploy.platform.source.waiting(deploy.stream.name).items
 
 
 def come_to_rest(deploy: Deployment, ticks: int) -> list[dg.ExecuteInProcessResult]:
@@ -173,5 +173,5 @@ def test_partitions_that_fail_again_and_again_do_not_use_up_what_a_tick_may_ask_
 def test_a_failure_that_was_noted_when_the_clock_was_a_week_ahead(deploy: Deployment) -> None:
     deploy.deliver("first.json", click("a", "2024-03-01T10:00"))
     deploy.later(7 * 86_400)
-    deploy.platform.note_lost_run(deploy.stream.name, "it died")
+    deploy.platform.source.note_lost_run(deploy.stream.name, "it died")
     come_to_rest(deploy, ticks=1)

@@ -55,5 +55,5 @@ def test_a_replay_is_no_batch(deploy: Deployment) -> None:
     deploy.deliver("good.json", click("a", "2024-03-01T10:00"))
     deliver_broken(deploy, "broken.json", "no json")
     deploy.ingest()
-    deploy.platform.drop(deploy.stream.name)
+    deploy.platform.rejected.drop(deploy.stream.name)
     assert warned(check_now(deploy)) == [True]

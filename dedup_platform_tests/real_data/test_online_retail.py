@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform import tables
-from dedup_platform.platform import Platform, utc_now
+from dedup_platform.planning.moments import utc_now
+from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import temporary_platform
 

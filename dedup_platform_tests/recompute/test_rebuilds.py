@@ -94,7 +94,7 @@ def test_a_table_that_was_rolled_back_is_repaired(table: str, home: Home, rows: 
     platform = home.platform()
     roll_back(platform, table)
     platform.ledger.sync(home.stream.name)
-    assert stale(platform) or platform.waiting(home.stream.name).items
+    assert stale(platform) or platform.source.waiting(home.stream.name).items
     platform = home.run()
     assert all_rows(platform) == rows
     assert platform.verify(home.stream.name) == []
@@ -104,7 +104,7 @@ def test_a_table_that_was_rolled_back_is_repaired(table: str, home: Home, rows: 
 def test_after_raw_was_rolled_back_for_good_the_derived_tables_follow(home: Home) -> None:
     platform = home.platform()
     roll_back(platform, RAW_EVENTS)
-    gone = [home.stream.files.root / path for path in platform.waiting(home.stream.name).items]
+    gone = [home.stream.files.root / path for path in platform.source.waiting(home.stream.name).items]
     for file in gone:
         file.rename(home.folder / file.name)
     try:

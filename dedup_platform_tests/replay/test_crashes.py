@@ -40,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Home:
 @pytest.fixture(scope="module")
 def never_killed(home: Home) -> dict[str, list[str]]:
     platform = home.platform()
-    platform.replay(home.stream.name)
+    platform.rejected.replay(home.stream.name)
     platform.repair(home.stream.name)
     assert platform.verify(home.stream.name) == []
     return all_rows(platform)
@@ -59,8 +59,8 @@ def test_killed_and_replayed_again_ends_with_the_same_rows(
     raw = platform.read(name, RAW_EVENTS)
     assert (raw.count(), raw.where("event_time is not null").count()) == (20, STEPS[step])
     assert len(references(platform, RAW_EVENTS)) == (1 if STEPS[step] else 2), "what was staged is on a branch"
-    assert platform.replay(name).accepted == 20 - STEPS[step]
-    assert platform.replay(name).snapshot_id is None
+    assert platform.rejected.replay(name).accepted == 20 - STEPS[step]
+    assert platform.rejected.replay(name).snapshot_id is None
     platform.repair(name)
     assert all_rows(platform) == never_killed
     assert stale(platform) == []

@@ -29,11 +29,11 @@ def step(deploy: Deployment, what: str, batches: list[list[Record]], delivered: 
             platform.ingest(name)
         case "replay":
             limit = 3 if what == "replay some" else None
-            platform.replay(name, limit=limit)
+            platform.rejected.replay(name, limit=limit)
             assert deploy.coordinates() == before
         case "redecode":
             days = sorted({deploy.stream.partitions.ordinal(each.event_time) for each in delivered})
-            platform.redecode(name, days[::2])
+            platform.rejected.redecode(name, days[::2])
             assert deploy.coordinates() == before
         case "repair":
             platform.repair(name)
@@ -52,7 +52,7 @@ def test_tables_equal_the_oracle_whatever_was_wrong_in_between(
         for what in ["deliver wrongly", *steps]:
             step(deploy, what, batches, delivered)
         deploy.put_right()
-        deploy.platform.replay(deploy.name)
-        assert deploy.platform.replay(deploy.name).snapshot_id is None
+        deploy.platform.rejected.replay(deploy.name)
+        assert deploy.platform.rejected.replay(deploy.name).snapshot_id is None
         deploy.platform.repair(deploy.name)
         deploy.check(delivered)

@@ -44,7 +44,7 @@ def test_events_move_over_midnight_and_nothing_else_is_rewritten(deploy: Deploym
     deploy.spoil(wrong=PARIS)
     first, second = ordinals(deploy, "2024-03-01", "2024-03-02")
 
-    outcome = deploy.platform.redecode(deploy.name, [second])
+    outcome = deploy.platform.rejected.redecode(deploy.name, [second])
     assert (outcome.accepted, outcome.rejected, outcome.altered) == (0, 0, 2)
     assert {cell.partition for cell in outcome.cells} == {first, second}
     assert deploy.coordinates() == coordinates
@@ -54,7 +54,7 @@ def test_events_move_over_midnight_and_nothing_else_is_rewritten(deploy: Deploym
     assert deploy.stale() == outcome.cells
 
     heads = deploy.heads()
-    assert deploy.platform.redecode(deploy.name, [first, second]).snapshot_id is None
+    assert deploy.platform.rejected.redecode(deploy.name, [first, second]).snapshot_id is None
     assert deploy.heads() == heads
     deploy.platform.repair(deploy.name)
     assert deploy.stale() == set()
@@ -78,15 +78,15 @@ def beaten(deploy: Deployment) -> Deployment:
 def test_an_event_that_goes_lets_the_copy_live_that_it_had_beaten(beaten: Deployment) -> None:
     """In raw nothing tells any more that it was there, and of the copy's day nothing is decoded: the commit tells."""
     platform, name = beaten.platform, beaten.name
-    outcome = platform.redecode(name, ordinals(beaten, "2024-03-01"))
+    outcome = platform.rejected.redecode(name, ordinals(beaten, "2024-03-01"))
     assert (outcome.rejected, outcome.altered) == (1, 0)
     platform.repair(name)
     assert times(beaten, tables.DEDUPLICATED_EVENTS) == ["2024-03-02 01:00"]
     assert platform.verify(name) == []
-    assert [each.reason for each in platform.rejected_reasons(name)] == ["before_start"]
+    assert [each.reason for each in platform.rejected.reasons(name)] == ["before_start"]
     # And back: a replay finds what was an event.
     beaten.put_right()
-    assert platform.replay(name).accepted == 1
+    assert platform.rejected.replay(name).accepted == 1
     platform.repair(name)
     assert times(beaten, tables.DUPLICATE_EVENTS) == ["2024-03-02 01:00"]
     assert platform.verify(name) == []
@@ -97,7 +97,7 @@ def test_what_an_event_left_behind_is_known_without_history_and_control_database
     beaten: Deployment, spark: SparkSession, is_repaired: bool
 ) -> None:
     beaten.say(beaten.stream.origin.read_text() + "maintenance: {snapshot_age: 1d, min_snapshots: 1}\n")
-    beaten.platform.redecode(beaten.name, ordinals(beaten, "2024-03-01"))
+    beaten.platform.rejected.redecode(beaten.name, ordinals(beaten, "2024-03-01"))
     if is_repaired:
         beaten.platform.repair(beaten.name)
     beaten.deliver(record("b", "1", utc("2024-03-20T10:00")), file="newer.json")
@@ -118,7 +118,7 @@ def test_another_entity_moves_to_its_own_bucket(deploy: Deployment) -> None:
     deploy.platform.repair(deploy.name)
     deploy.spoil("entity_id: entity", "entity_id: page")
     [day] = ordinals(deploy, "2024-03-02")
-    assert deploy.platform.redecode(deploy.name, [day]).altered == 8
+    assert deploy.platform.rejected.redecode(deploy.name, [day]).altered == 8
     assert {cell.bucket for cell in deploy.files()[tables.RAW_EVENTS] if cell} == {0, 1}
     deploy.platform.repair(deploy.name)
     assert deploy.platform.verify(deploy.name) == []
@@ -128,7 +128,7 @@ def test_another_entity_moves_to_its_own_bucket(deploy: Deployment) -> None:
 def test_a_new_attribute_is_filled_in_older_rows(deploy: Deployment) -> None:
     deploy.deliver_lines(line("2024-03-02T10:00:00", referrer="r"), file="a.json")
     deploy.spoil("attributes:\n", "attributes:\n    referrer: referrer\n")
-    deploy.platform.redecode(deploy.name, ordinals(deploy, "2024-03-02"))
+    deploy.platform.rejected.redecode(deploy.name, ordinals(deploy, "2024-03-02"))
     assert only_row(deploy)["referrer"] == "r"
     deploy.platform.repair(deploy.name)
     assert deploy.platform.verify(deploy.name) == []
@@ -138,9 +138,9 @@ def test_an_arrival_is_fixed_whatever_the_stream_file_says_of_it_now(deploy: Dep
     deploy.deliver_lines(line("2024-03-02T10:00:00"), file="a.json")
     deploy.say(deploy.right.replace("entity_id: entity", "entity_id: id"))
     deploy.spoil("arrival_time: arrived", "arrival_time: {field: nothing}")
-    assert deploy.platform.redecode(deploy.name, ordinals(deploy, "2024-03-02")).snapshot_id is None
+    assert deploy.platform.rejected.redecode(deploy.name, ordinals(deploy, "2024-03-02")).snapshot_id is None
     deploy.say(deploy.stream.origin.read_text().replace("entity_id: entity", "entity_id: id"))
-    assert deploy.platform.redecode(deploy.name, ordinals(deploy, "2024-03-02")).altered == 1
+    assert deploy.platform.rejected.redecode(deploy.name, ordinals(deploy, "2024-03-02")).altered == 1
     row = only_row(deploy)
     assert (row["entity_id"], row["arrival_time"]) == ("x", utc("2024-03-09"))
 
@@ -148,7 +148,7 @@ def test_an_arrival_is_fixed_whatever_the_stream_file_says_of_it_now(deploy: Dep
 def test_partitions_that_hold_nothing_are_no_work(deploy: Deployment) -> None:
     deploy.deliver_lines(line("2024-03-02T10:00:00"), file="a.json")
     deploy.spoil(wrong=PARIS)
-    assert deploy.platform.redecode(deploy.name, ordinals(deploy, "2024-03-05")).snapshot_id is None
+    assert deploy.platform.rejected.redecode(deploy.name, ordinals(deploy, "2024-03-05")).snapshot_id is None
 
 
 def test_rows_that_do_not_change_keep_their_files(deploy: Deployment) -> None:
@@ -156,6 +156,6 @@ def test_rows_that_do_not_change_keep_their_files(deploy: Deployment) -> None:
     kept = deploy.files()[tables.RAW_EVENTS]
     deploy.deliver_lines(line("2024-03-02T11:00:00", id="y"), file="without.json")
     deploy.spoil(wrong=PARIS)
-    assert deploy.platform.redecode(deploy.name, ordinals(deploy, "2024-03-02")).altered == 1
+    assert deploy.platform.rejected.redecode(deploy.name, ordinals(deploy, "2024-03-02")).altered == 1
     now = deploy.files()[tables.RAW_EVENTS]
     assert all(paths <= now[cell] for cell, paths in kept.items())

@@ -28,7 +28,7 @@ def platform(deploy: Deployment) -> Platform:
 
 
 def test_counts_by_reason_the_most_frequent_first(platform: Platform) -> None:
-    assert platform.rejected_reasons("events") == [
+    assert platform.rejected.reasons("events") == [
         ReasonCount("malformed_record", 4, ARRIVED, ARRIVED, ("a.json", "c.json")),
         ReasonCount("unreadable_event_time", 1, utc("2024-04-01"), utc("2024-04-01"), ("b.json",)),
     ]
@@ -52,17 +52,17 @@ def test_counts_by_reason_the_most_frequent_first(platform: Platform) -> None:
     ],
 )
 def test_records_in_order_of_arrival(platform: Platform, choice: Choice, offsets: list[tuple[str, int]]) -> None:
-    found = platform.rejected_records("events", choice)
+    found = platform.rejected.first("events", choice)
     assert [(each.source, each.source_offset) for each in found] == offsets
-    assert sum(each.records for each in platform.rejected_reasons("events", choice)) == len(offsets)
-    first = platform.rejected_records("events", choice, limit=2)
+    assert sum(each.records for each in platform.rejected.reasons("events", choice)) == len(offsets)
+    first = platform.rejected.first("events", choice, limit=2)
     assert [(each.source, each.source_offset) for each in first] == offsets[:2]
 
 
 def test_a_listing_holds_the_beginning_of_a_payload_and_a_record_all_of_it(platform: Platform) -> None:
-    [_, listed] = platform.rejected_records("events", Choice(source="a.json"))
+    [_, listed] = platform.rejected.first("events", Choice(source="a.json"))
     assert listed.payload == LONG[:PREVIEW_BYTES]
-    whole = platform.rejected_record("events", "a.json", 0, 1, 0)
+    whole = platform.rejected.record("events", "a.json", 0, 1, 0)
     assert (whole.payload, whole.payload_context) == (LONG, '{"format":"json"}')
 
 
@@ -71,31 +71,31 @@ def test_a_listing_holds_the_beginning_of_a_payload_and_a_record_all_of_it(platf
 )
 def test_no_such_record(platform: Platform, place: tuple[str, int, int, int]) -> None:
     with pytest.raises(UnknownRecordError, match=f"no rejected record {place[2]} of {place[0]}"):
-        platform.rejected_record("events", *place)
+        platform.rejected.record("events", *place)
 
 
 def test_rejected_events_as_a_table(platform: Platform, deploy: Deployment) -> None:
-    assert platform.rejected("events").count() == platform.count_rejected("events") == 5
+    assert platform.rejected.read("events").count() == platform.rejected.count("events") == 5
     path = deploy.stream.origin.parent / "rejected.parquet"
     assert export(platform, "events", REJECTED_EVENTS, path) == 5
     exported = read_table(path)
-    assert exported.column_names == platform.rejected("events").columns
+    assert exported.column_names == platform.rejected.read("events").columns
     assert sorted(exported["source"].to_pylist()) == ["a.json", "a.json", "b.json", "c.json", "c.json"]
 
 
 def test_what_is_dropped_keeps_its_row_and_loses_its_payload_once(platform: Platform, deploy: Deployment) -> None:
     coordinates, stale = deploy.coordinates(), deploy.stale()
-    outcome = platform.drop("events", Choice(reason="malformed*"), limit=3)
+    outcome = platform.rejected.drop("events", Choice(reason="malformed*"), limit=3)
     assert (outcome.altered, outcome.accepted, outcome.cells) == (3, 0, frozenset())
-    counts = {each.reason: each.records for each in platform.rejected_reasons("events")}
+    counts = {each.reason: each.records for each in platform.rejected.reasons("events")}
     assert counts == {"dropped:malformed_record": 3, "malformed_record": 1, "unreadable_event_time": 1}
     assert deploy.coordinates() == coordinates
     assert deploy.stale() == stale
-    dropped = platform.rejected_record("events", "a.json", 0, 1, 0)
+    dropped = platform.rejected.record("events", "a.json", 0, 1, 0)
     assert (dropped.payload, dropped.arrival_time) == (None, ARRIVED)
     # The first three are dropped already: it is the fourth's turn.
-    assert platform.drop("events", Choice(reason="*malformed*"), limit=3).altered == 1
-    assert platform.drop("events", Choice(reason="*malformed*")).snapshot_id is None
-    assert platform.replay("events").snapshot_id is None
+    assert platform.rejected.drop("events", Choice(reason="*malformed*"), limit=3).altered == 1
+    assert platform.rejected.drop("events", Choice(reason="*malformed*")).snapshot_id is None
+    assert platform.rejected.replay("events").snapshot_id is None
     platform.repair("events")
     assert platform.verify("events") == []

@@ -46,10 +46,10 @@ def test_a_thousand_records_come_back_and_a_second_replay_changes_nothing(deploy
     deploy.deliver_lines(b"no json", b'{"entity": 1', file="broken.json")
     deploy.platform.repair(deploy.name)
     bad = spoiled(deploy, [*events(1, 20, 500), *events(2, 20, 500)], "bad.json")
-    assert deploy.platform.count_rejected(deploy.name) == 1002
+    assert deploy.platform.rejected.count(deploy.name) == 1002
     coordinates, before = deploy.coordinates(), deploy.files()
 
-    outcome = deploy.platform.replay(deploy.name)
+    outcome = deploy.platform.rejected.replay(deploy.name)
     assert (outcome.accepted, outcome.altered, outcome.rejected) == (1000, 0, 0)
     days = {deploy.stream.partitions.ordinal(START + day * DAY) for day in (1, 2)}
     assert outcome.cells == {Cell(day, bucket) for day in days for bucket in (0, 1)}
@@ -63,7 +63,7 @@ def test_a_thousand_records_come_back_and_a_second_replay_changes_nothing(deploy
     assert deploy.stale() == outcome.cells
 
     heads = deploy.heads()
-    assert deploy.platform.replay(deploy.name).snapshot_id is None
+    assert deploy.platform.rejected.replay(deploy.name).snapshot_id is None
     assert deploy.heads() == heads
 
     deploy.platform.repair(deploy.name)
@@ -72,14 +72,14 @@ def test_a_thousand_records_come_back_and_a_second_replay_changes_nothing(deploy
     assert rewritten.pop(tables.DUPLICATE_EVENTS) == set()
     assert all(cells == outcome.cells for cells in rewritten.values()), rewritten
     deploy.check([*good, *bad])
-    assert deploy.platform.count_rejected(deploy.name) == 2
+    assert deploy.platform.rejected.count(deploy.name) == 2
 
 
 def test_what_came_back_is_one_commit_that_names_its_reason(deploy: Deployment) -> None:
     deploy.deliver(*events(0, 2, 4), file="good.json")
     base = deploy.heads()[tables.RAW_EVENTS]
     spoiled(deploy, events(1, 2, 4), "bad.json")
-    outcome = deploy.platform.replay(deploy.name)
+    outcome = deploy.platform.rejected.replay(deploy.name)
     loaded = deploy.platform.lake.catalog.load_table(deploy.name, tables.RAW_EVENTS)
     newest = loaded.current_snapshot()
     assert newest is not None
@@ -97,7 +97,7 @@ def test_a_copy_that_was_rejected_takes_over_from_the_one_that_was_read(deploy: 
     good = deploy.deliver(later, file="later.json")
     deploy.platform.repair(deploy.name)
     bad = spoiled(deploy, [earlier], "earlier.json")
-    deploy.platform.replay(deploy.name)
+    deploy.platform.rejected.replay(deploy.name)
     deploy.platform.repair(deploy.name)
     deploy.check([*good, *bad])
     [left] = deploy.platform.read(deploy.name, tables.DEDUPLICATED_EVENTS).collect()
@@ -109,10 +109,10 @@ def test_what_is_still_rejected_takes_the_reason_of_today_once(deploy: Deploymen
     deploy.spoil()
     deploy.deliver_lines(line, file="old.json")
     deploy.put_right()
-    outcome = deploy.platform.replay(deploy.name)
+    outcome = deploy.platform.rejected.replay(deploy.name)
     assert (outcome.accepted, outcome.altered, outcome.cells) == (0, 1, frozenset())
-    assert [each.reason for each in deploy.platform.rejected_reasons(deploy.name)] == ["before_start"]
-    assert deploy.platform.replay(deploy.name).snapshot_id is None
+    assert [each.reason for each in deploy.platform.rejected.reasons(deploy.name)] == ["before_start"]
+    assert deploy.platform.rejected.replay(deploy.name).snapshot_id is None
     assert deploy.stale() == set()
 
 
@@ -120,10 +120,10 @@ def test_an_arrival_that_could_not_be_read_is_read_and_any_other_stays(deploy: D
     line = b'{"entity": "a", "id": "1", "happened": "2024-03-01T10:00:00", "arrived": "2024-03-01T11:00:00"}'
     deploy.spoil("arrival_time: arrived", "arrival_time: {field: arrived, format: '%d/%m/%Y'}")
     deploy.deliver_lines(line, file="one.json")
-    [told] = deploy.platform.rejected_records(deploy.name)
+    [told] = deploy.platform.rejected.first(deploy.name)
     assert (told.rejection_reason, told.arrival_time) == ("unreadable_arrival_time", ARRIVED)
     deploy.put_right()
-    deploy.platform.replay(deploy.name)
+    deploy.platform.rejected.replay(deploy.name)
     [row] = deploy.platform.read(deploy.name, tables.RAW_EVENTS).collect()
     assert row.arrival_time.timestamp() == utc("2024-03-01T11:00").timestamp()
 
@@ -132,7 +132,7 @@ def test_a_file_of_which_nothing_changes_is_left_alone(deploy: Deployment) -> No
     deploy.deliver_lines(b"no json", file="broken.json")
     kept = deploy.files()[tables.RAW_EVENTS][None]
     spoiled(deploy, events(1, 1, 3), "bad.json")
-    deploy.platform.replay(deploy.name)
+    deploy.platform.rejected.replay(deploy.name)
     assert deploy.files()[tables.RAW_EVENTS][None] == kept
 
 
@@ -140,16 +140,18 @@ def test_only_what_is_chosen_is_replayed(deploy: Deployment) -> None:
     first = spoiled(deploy, events(1, 2, 10), "first.json")
     second = spoiled(deploy, events(2, 2, 10), "second.json")
     platform, name = deploy.platform, deploy.name
-    assert platform.replay(name, Choice(reason="malformed*")).snapshot_id is None
-    assert platform.replay(name, Choice(source="third*")).snapshot_id is None
-    assert platform.replay(name, Choice(until=first[0].arrival_time)).snapshot_id is None
-    assert platform.replay(name, Choice(since=second[-1].arrival_time + MINUTE)).snapshot_id is None
-    assert platform.replay(name, Choice(reason="unreadable_*", source="first*"), limit=3).accepted == 3
-    assert platform.rejected_records(name, limit=1)[0].arrival_order == (first[3].arrival_time, "first.json", 0, 3, 0)
-    assert platform.replay(name, Choice(since=second[0].arrival_time, until=second[4].arrival_time)).accepted == 4
-    left = {(each.source, each.source_offset) for each in platform.rejected_records(name, limit=100)}
+    assert platform.rejected.replay(name, Choice(reason="malformed*")).snapshot_id is None
+    assert platform.rejected.replay(name, Choice(source="third*")).snapshot_id is None
+    assert platform.rejected.replay(name, Choice(until=first[0].arrival_time)).snapshot_id is None
+    assert platform.rejected.replay(name, Choice(since=second[-1].arrival_time + MINUTE)).snapshot_id is None
+    assert platform.rejected.replay(name, Choice(reason="unreadable_*", source="first*"), limit=3).accepted == 3
+    assert platform.rejected.first(name, limit=1)[0].arrival_order == (first[3].arrival_time, "first.json", 0, 3, 0)
+    assert (
+        platform.rejected.replay(name, Choice(since=second[0].arrival_time, until=second[4].arrival_time)).accepted == 4
+    )
+    left = {(each.source, each.source_offset) for each in platform.rejected.first(name, limit=100)}
     assert left == {("first.json", n) for n in range(3, 10)} | {("second.json", n) for n in range(4, 10)}
-    assert platform.replay(name).accepted == 13
+    assert platform.rejected.replay(name).accepted == 13
     platform.repair(name)
     deploy.check([*first, *second])
 
@@ -158,17 +160,17 @@ def test_many_rows_are_written_in_parts_and_by_many_tasks(deploy: Deployment, mo
     parts = [spoiled(deploy, events(day, 5, 40), f"{day}.json") for day in range(1, 4)]
     monkeypatch.setattr("dedup_platform.replay.rewrite.TASK_BYTES", 1)
     monkeypatch.setattr("dedup_platform.lake.table_files._BATCH_ROWS", 7)
-    assert deploy.platform.replay(deploy.name).accepted == 120
+    assert deploy.platform.rejected.replay(deploy.name).accepted == 120
     deploy.platform.repair(deploy.name)
     deploy.check([each for part in parts for each in part])
 
 
 def test_a_record_without_payload_is_never_replayed(deploy: Deployment) -> None:
     spoiled(deploy, events(1, 1, 3), "bad.json")
-    assert deploy.platform.drop(deploy.name, limit=1).altered == 1
-    assert deploy.platform.replay(deploy.name).accepted == 2
-    assert deploy.platform.replay(deploy.name).snapshot_id is None
-    [left] = deploy.platform.rejected_records(deploy.name)
+    assert deploy.platform.rejected.drop(deploy.name, limit=1).altered == 1
+    assert deploy.platform.rejected.replay(deploy.name).accepted == 2
+    assert deploy.platform.rejected.replay(deploy.name).snapshot_id is None
+    [left] = deploy.platform.rejected.first(deploy.name)
     assert (left.rejection_reason, left.payload) == ("dropped:unreadable_event_time", None)
 
 
@@ -187,7 +189,7 @@ def test_a_batch_that_comes_in_meanwhile_costs_no_second_decoding(
         return done
 
     monkeypatch.setattr("dedup_platform.replay.rejected.rewrite", and_an_ingest)
-    assert deploy.platform.replay(deploy.name).accepted == 20
+    assert deploy.platform.rejected.replay(deploy.name).accepted == 20
     assert judged == 1
     deploy.platform.repair(deploy.name)
     deploy.check([*bad, *late])
@@ -202,18 +204,18 @@ def test_two_replays_at_once_move_each_record_once(
     def and_another(*arguments: object) -> Rewritten:
         done = rewrite(*arguments)  # type: ignore[arg-type]
         monkeypatch.setattr("dedup_platform.replay.rejected.rewrite", rewrite)
-        assert other.replay(deploy.name).accepted == 20
+        assert other.rejected.replay(deploy.name).accepted == 20
         return done
 
     monkeypatch.setattr("dedup_platform.replay.rejected.rewrite", and_another)
-    assert deploy.platform.replay(deploy.name).snapshot_id is None, "it tried again, and nothing was left"
+    assert deploy.platform.rejected.replay(deploy.name).snapshot_id is None, "it tried again, and nothing was left"
     deploy.platform.repair(deploy.name)
     deploy.check(bad)
 
 
 def test_what_another_writer_took_away_is_a_conflict(deploy: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     spoiled(deploy, events(1, 2, 20), "bad.json")
-    rejected = deploy.platform._rejected
+    rejected = deploy.platform.rejected._rejected
 
     def and_another(*arguments: object) -> Rewritten:
         done = rewrite(*arguments)  # type: ignore[arg-type]
@@ -237,9 +239,9 @@ def test_rows_that_do_not_balance_are_not_published(deploy: Deployment, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr("dedup_platform.replay.rejected.rewrite", forgetful)
         with pytest.raises(ConservationError, match=r"20 rows would be \d+\. Nothing was published"):
-            deploy.platform.replay(deploy.name)
+            deploy.platform.rejected.replay(deploy.name)
     assert deploy.heads() == heads
-    assert deploy.platform.replay(deploy.name).accepted == 20
+    assert deploy.platform.rejected.replay(deploy.name).accepted == 20
 
 
 def test_records_that_were_rejected_before_a_change_of_buckets_come_back_after_it(deploy: Deployment) -> None:
@@ -248,7 +250,7 @@ def test_records_that_were_rejected_before_a_change_of_buckets_come_back_after_i
     deploy.platform.change_buckets(deploy.name, 4)
     deploy.right = deploy.right.replace("buckets: 2", "buckets: 4")
     deploy.put_right()
-    outcome = deploy.platform.replay(deploy.name)
+    outcome = deploy.platform.rejected.replay(deploy.name)
     assert outcome.accepted == 20
     assert {cell.bucket for cell in outcome.cells} == {0, 1, 2, 3}
     deploy.platform.repair(deploy.name)
@@ -268,26 +270,26 @@ def test_other_buckets_meanwhile_cost_a_second_decoding(deploy: Deployment, monk
 
     monkeypatch.setattr("dedup_platform.replay.rejected.rewrite", and_other_buckets)
     deploy.say(deploy.right.replace("buckets: 2", "buckets: 0"))
-    assert {cell.bucket for cell in deploy.platform.replay(deploy.name).cells} == {0, 1, 2, 3}
+    assert {cell.bucket for cell in deploy.platform.rejected.replay(deploy.name).cells} == {0, 1, 2, 3}
     deploy.platform.repair(deploy.name)
     deploy.check([*bad, *good])
 
 
 def test_nothing_was_taken_in_yet(deploy: Deployment) -> None:
     platform, name = deploy.platform, deploy.name
-    assert platform.replay(name).snapshot_id is None
-    assert platform.drop(name).snapshot_id is None
-    assert platform.redecode(name, [1]).snapshot_id is None
-    assert platform.rejected_reasons(name) == []
-    assert platform.rejected_records(name) == []
-    assert platform.count_rejected(name) == 0
-    assert platform.newest_batch(name) is None
+    assert platform.rejected.replay(name).snapshot_id is None
+    assert platform.rejected.drop(name).snapshot_id is None
+    assert platform.rejected.redecode(name, [1]).snapshot_id is None
+    assert platform.rejected.reasons(name) == []
+    assert platform.rejected.first(name) == []
+    assert platform.rejected.count(name) == 0
+    assert platform.rejected.newest_batch(name) is None
 
 
 def test_facts_are_the_same_when_the_control_database_is_lost(deploy: Deployment, spark: SparkSession) -> None:
     good = deploy.deliver(*events(0, 2, 4), file="good.json")
     bad = spoiled(deploy, events(1, 2, 4), "bad.json")
-    deploy.platform.replay(deploy.name)
+    deploy.platform.rejected.replay(deploy.name)
     stale = deploy.stale()
     (deploy.platform.settings.home / "control.db").unlink()
     deploy.platform = temporary_platform(deploy.platform.settings.home, deploy.stream, spark, deploy.platform.clock)

@@ -80,11 +80,11 @@ def test_a_stream_file_that_allows_more_lets_the_batch_be_tried_at_once(lake: La
     lake.deliver("first.json", 1, 3)
     with pytest.raises(HeldBatchError):
         lake.platform().ingest("events")
-    assert lake.platform().look("events") is None
+    assert lake.platform().source.look("events") is None
     mended = lake.saying("{max_ratio: 0.9, min_records: 2}")
-    assert mended.platform().look("events") is not None
+    assert mended.platform().source.look("events") is not None
     mended.platform().ingest("events")
-    assert (mended.platform().health("events").state, lake.rows()) == ("normal", 4)
+    assert (mended.platform().source.health("events").state, lake.rows()) == ("normal", 4)
 
 
 def test_what_was_accepted_is_a_commit_and_outlives_the_control_database(lake: Lake) -> None:
@@ -92,7 +92,7 @@ def test_what_was_accepted_is_a_commit_and_outlives_the_control_database(lake: L
     platform = lake.platform()
     with pytest.raises(HeldBatchError):
         platform.ingest("events")
-    platform.accept_batch("events")
+    platform.source.accept_batch("events")
     platform.ledger.engine.dispose()
     (lake.home / "control.db").unlink()
     # A file that came later is judged by itself, though it is read in the same batch.
@@ -113,19 +113,19 @@ def test_a_held_batch_of_a_topic_is_accepted_up_to_its_offsets(
         lake.platform().ingest("events")
     assert lake.rows() == 0
 
-    assert lake.platform().accept_batch("events") is not None
+    assert lake.platform().source.accept_batch("events") is not None
     send(kafka_server, topic, 0, "broken", "broken")
     platform = lake.platform()
-    assert platform.look("events") is not None, "somebody acted"
+    assert platform.source.look("events") is not None, "somebody acted"
     with pytest.raises(HeldBatchError, match="2 of 2 records"):
         platform.ingest("events")
     assert lake.rows() == 5, "what was accepted is in, what came later is held"
-    [first, second] = platform.offsets("events")
+    [first, second] = platform.source.offsets("events")
     assert (first.next, first.end, second.next) == (3, 5, 2)
 
-    platform.accept_batch("events")
+    platform.source.accept_batch("events")
     platform.ingest("events")
-    assert (lake.rows(), platform.health("events").state) == (7, "normal")
+    assert (lake.rows(), platform.source.health("events").state) == (7, "normal")
 
 
 def topic_stream(folder: Path, server: KafkaServer, topic: str) -> Stream:

@@ -46,7 +46,7 @@ def test_all_is_done_with_them_that_is_done_with_others(tmp_path: Path, spark: S
     final = stream.partitions.ordinal(LAST)
     for table in tables.DERIVED:
         assert platform.recompute("events", table, [final - 1, final]).cells_rewritten == frozenset()
-    assert platform.redecode("events", [final]).snapshot_id is None
+    assert platform.rejected.redecode("events", [final]).snapshot_id is None
     assert len(platform.maintain("events")) == len(tables.ALL)
     assert platform.verify("events") == []
     assert not any(plan.stale for plan in platform.plan("events"))

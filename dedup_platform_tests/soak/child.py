@@ -28,7 +28,7 @@ def main(home: Path, stream_file: Path) -> None:
 
 def ingest_for_ever(settings: Settings, stream: Stream) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    platform = Platform.open(settings, {stream.name: stream}, spark=lambda: spark_session(settings))
+    platform = Platform(settings, {stream.name: stream}, spark=lambda: spark_session(settings))
     platform.lake.spark()
     sys.stdout.write(f"{os.getpid()}\n")
     sys.stdout.flush()

@@ -83,7 +83,7 @@ def test_no_record_is_lost_or_doubled(
         assert not [place for place, times in found.items() if times > 1], "doubled"
         assert not committed - found.keys(), "lost"
         assert not found.keys() - committed, "made up"
-        positions = {each.partition: each.next for each in platform.offsets(NAME)}
+        positions = {each.partition: each.next for each in platform.source.offsets(NAME)}
         assert topic.group_offsets(f"dedup_platform.{NAME}") == positions
         platform.repair(NAME)
         assert platform.verify(NAME) == []

@@ -168,7 +168,7 @@ class Life:
         platform.maintain(self.name)
 
     def op_replay(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
-        platform.replay(self.name) if self.state() else None
+        platform.rejected.replay(self.name) if self.state() else None
 
     def op_redecode(self, platform: Platform, random: Random) -> None:
         """Partitions are decoded again, often since the fields are others now: then records move."""
@@ -176,12 +176,12 @@ class Life:
             self.op_fields(platform, random)
             platform = self.platform
         if partitions := self._some_partitions(random):
-            platform.redecode(self.name, partitions)
+            platform.rejected.redecode(self.name, partitions)
 
     def op_accept(self, platform: Platform, random: Random) -> None:
         """A file gets other content after it was read, and somebody lets it be read again."""
-        if self.world.change(random) and self.state() and (changed := platform.waiting(self.name).changed):
-            platform.accept(self.name, changed)
+        if self.world.change(random) and self.state() and (changed := platform.source.waiting(self.name).changed):
+            platform.source.accept_files(self.name, changed)
 
     def op_clock(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
         self.clock.advance(timedelta(hours=random.choice((-48, -1, 1, 48))))

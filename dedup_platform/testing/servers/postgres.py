@@ -154,4 +154,5 @@ def _as_owner() -> list[str]:
     capability = "+dac_override"
     group = str(pwd.getpwnam(_owner()).pw_gid)
     user = ["--reuid", _owner(), "--regid", group, "--clear-groups"]
-    return ["setpriv", *user, "--inh-caps", capability, "--ambient-caps", capability]
+    # To be another user clears what should happen at the end of a parent.
+    return ["setpriv", "--pdeathsig", "KILL", *user, "--inh-caps", capability, "--ambient-caps", capability]

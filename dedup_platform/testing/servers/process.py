@@ -14,6 +14,7 @@ from typing import Self
 import psutil  # type: ignore[import-untyped]
 
 from dedup_platform.errors import ServerStartError
+from dedup_platform.processes import with_parent
 from dedup_platform.spark.session import LOOPBACK
 
 __all__ = ["LOOPBACK", "ServerProcess", "free_port"]
@@ -109,7 +110,7 @@ class ServerProcess:
         with self.log.open("ab") as output:
             # A process group of its own: Ctrl-C in a terminal is for whoever started it, who ends it in turn.
             self._process = subprocess.Popen(
-                self.command,
+                with_parent(self.command),
                 env=self._environment,
                 cwd=self.log.parent,
                 stdin=subprocess.DEVNULL,

@@ -129,7 +129,7 @@ def stream_of(log: Log, **source: Any) -> Stream:
 
 def opened(home: Path, stream: Stream) -> Platform:
     """A platform that remembers nothing."""
-    return Platform.open(Settings(home=home), {NAME: stream}, lambda: cast("SparkSession", None))
+    return Platform(Settings(home=home), {NAME: stream}, lambda: cast("SparkSession", None))
 
 
 def places(platform: Platform) -> list[tuple[str, int, int]]:

@@ -118,7 +118,7 @@ def test_what_is_lost_is_told_again_once(reading: Open, one: Log, tmp_path: Path
 def test_a_topic_that_was_created_again_stays_known_as_another_one(reading: Open, one: Log, tmp_path: Path) -> None:
     reading(one).ingest(NAME)
     one.topic_id, one.events = "b", {0: [30, 31, 32, 33, 34], 1: []}
-    reading(one).accept_losses(NAME)
+    reading(one).source.accept_losses(NAME)
     lose(("history", "receipts"), reading(one), tmp_path)
     platform = reading(one)
     platform.ingest(NAME)
@@ -209,9 +209,9 @@ def test_a_summary_is_as_long_whatever_the_number_of_partitions(
         platform.ingest(NAME)
         stream = platform.stream(NAME)
         batch = Positions(log.name, "a", dict.fromkeys(log.events, Place(5))).to_text()
-        platform._ingest.accept_batch(stream, batch, platform.clock())
+        platform.source._ingest.accept_batch(stream, batch, platform.clock())
         log.topic_id = "b"
-        platform.accept_losses(NAME)
+        platform.source.accept_losses(NAME)
         shutil.rmtree(tmp_path / str(count) / "warehouse" / NAME / "receipts")
         opened(tmp_path / str(count), stream).ingest(NAME)
         told = [told_by(each) for each in table(platform).metadata.snapshots]
@@ -263,8 +263,8 @@ def test_what_the_version_before_wrote_is_read(reading: Open, one: Log, two: Log
     old(platform, accepted=Positions("one", "a", {0: Place(2), 1: Place(1)}))
     old(platform, positions=Positions("one", "a", {0: Place(1), 1: Place(0)}))
     old(platform, accepted=Positions("one", "a", {0: Place(3)}))
-    assert "(0, Place(offset=3" in platform._ingest.standing(platform.stream(NAME))
-    assert "(1, Place(offset=1" in platform._ingest.standing(platform.stream(NAME))
+    assert "(0, Place(offset=3" in platform.source._ingest.standing(platform.stream(NAME))
+    assert "(1, Place(offset=1" in platform.source._ingest.standing(platform.stream(NAME))
     platform.ingest(NAME)
     assert places(platform) == rows_of(one)[1:]
     expire(platform)
@@ -335,7 +335,7 @@ def test_files_of_another_number_of_buckets_are_not_put_on_top(
 
     monkeypatch.setattr(platform.lake, "publish", late)
     with pytest.raises(ConflictError, match="its number of buckets changed while files were written"):
-        platform._ingest.next_batch(platform.stream(NAME), START)
+        platform.source._ingest.next_batch(platform.stream(NAME), START)
     assert places(platform) == before
 
 

@@ -26,16 +26,16 @@ def test_every_message_is_one_row_and_the_group_is_told(new_topic: NewTopic, rea
     for partition in range(3):
         topic.produce(*(event(number) for number in range(partition * 10, partition * 10 + 5)), partition=partition)
     platform = reading(topic)
-    assert platform.waiting(NAME).amount == "15 messages"
+    assert platform.source.waiting(NAME).amount == "15 messages"
     [commit] = platform.ingest(NAME)
     assert commit.rows_written == 15
     assert set(places_of(rows(platform))) == topic.places()
     assert topic.group_offsets(GROUP) == {0: 5, 1: 5, 2: 5}
-    assert not platform.waiting(NAME).items
+    assert not platform.source.waiting(NAME).items
     assert platform.ingest(NAME) == []
     platform.repair(NAME)
     assert platform.verify(NAME) == []
-    assert [(each.partition, each.next, each.end, each.group) for each in platform.offsets(NAME)] == [
+    assert [(each.partition, each.next, each.end, each.group) for each in platform.source.offsets(NAME)] == [
         (partition, 5, 5, 5) for partition in range(3)
     ]
 
@@ -101,7 +101,7 @@ def test_offsets_that_hold_no_message_are_passed_once(new_topic: NewTopic, readi
     platform = reading(topic)
     [commit] = platform.ingest(NAME)
     assert commit.rows_written == 0
-    assert not platform.waiting(NAME).items
+    assert not platform.source.waiting(NAME).items
     topic.produce(event(3))
     platform.ingest(NAME)
     assert [row["event_id"] for row in rows(platform)] == ["e3"]
@@ -167,12 +167,12 @@ def test_what_retention_took_stops_the_stream_until_a_person_accepts(new_topic: 
     topic.produce(event(7), partition=1)
     topic.delete_before(4)
     expected = f"offsets 1 to 3 of partition 0 of topic {topic.name} are gone.*`dedup-platform offsets accept {NAME}`"
-    for step in (platform.ingest, platform.waiting):
+    for step in (platform.ingest, platform.source.waiting):
         with pytest.raises(LostRecordsError, match=expected):
             step(NAME)
     assert places_of(rows(platform)) == [(0, 0)]
-    assert platform.accept_losses(NAME) is not None
-    assert platform.accept_losses(NAME) is None
+    assert platform.source.accept_losses(NAME) is not None
+    assert platform.source.accept_losses(NAME) is None
     platform.ingest(NAME)
     assert places_of(rows(platform)) == [(0, 0), (0, 4), (0, 5), (1, 0)]
     assert topic.group_offsets(GROUP) == {0: 6, 1: 1}
@@ -198,7 +198,7 @@ def test_a_topic_that_was_created_again_is_another_one(new_topic: NewTopic, read
     expected = f"topic {topic.name} was deleted and created again: what followed offset 1 of partition 0 is gone"
     with pytest.raises(LostRecordsError, match=expected):
         platform.ingest(NAME)
-    platform.accept_losses(NAME)
+    platform.source.accept_losses(NAME)
     platform.ingest(NAME)
     assert [(row["source"], row["source_offset"]) for row in rows(platform)] == [
         *((topic.name, offset) for offset in range(2)),
@@ -213,7 +213,7 @@ def test_from_the_end_on_means_from_the_first_look_on(new_topic: NewTopic, readi
     topic = new_topic()
     topic.produce(event(1))
     platform = reading(topic, start="latest")
-    assert platform.waiting(NAME).items
+    assert platform.source.waiting(NAME).items
     platform.ingest(NAME)
     assert rows(platform) == []
     topic.produce(event(2))
@@ -352,7 +352,7 @@ def test_the_group_is_told_again_if_whoever_published_died_before(new_topic: New
     topic = new_topic()
     topic.produce(event(1))
     platform = reading(topic)
-    platform._ingest._kafka._tell_group = lambda *_: None  # type: ignore[method-assign]
+    platform.source._ingest._kafka._tell_group = lambda *_: None  # type: ignore[method-assign]
     platform.ingest(NAME)
     assert topic.group_offsets(GROUP) == {}
     reading(topic).ingest(NAME)

@@ -141,7 +141,7 @@ def platform_of(home: Path, stream: Stream, spark: SparkSession, **settings: Any
     deployment = Settings(home=home, **settings)
     deployment.make_folders()
     session = session_of(deployment, spark)
-    return Platform.open(deployment, {stream.name: stream}, spark=lambda: session)
+    return Platform(deployment, {stream.name: stream}, spark=lambda: session)
 
 
 def rows(platform: Platform, table: str = tables.RAW_EVENTS) -> list[dict[str, Any]]:

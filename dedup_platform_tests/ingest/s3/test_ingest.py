@@ -160,6 +160,8 @@ def killed_again_and_again(server: S3Server, random: Random) -> Iterator[list[fl
     finally:
         done.set()
         killer.join()
+        # What a thread started ends with it.
+        server.restart()
 
 
 def test_what_changes_or_vanishes_after_it_was_listed_does_not_hold_up_the_others(
@@ -168,7 +170,7 @@ def test_what_changes_or_vanishes_after_it_was_listed_does_not_hold_up_the_other
     landing = Landing.on(s3_server)
     delivery.land(landing)
     platform, name = delivery.platform_on(landing, spark, max_batch_files=3), delivery.stream.name
-    platform._ingest.next_batch(platform.stream(name), delivery.clock())
+    platform.source._ingest.next_batch(platform.stream(name), delivery.clock())
     read = platform.ledger.files(name)
     changed, gone, *_ = [file for file in delivery.files if file.name not in read]
     content = changed.read_bytes()
@@ -203,16 +205,16 @@ def test_a_file_that_was_rewritten_is_read_again_when_a_person_accepts_it(
     first = delivery.files[0]
     landing.put(f"in/{name}/{first.name}", first.read_bytes() + b"not json\n")
     delivery.clock.advance(timedelta(hours=1))
-    assert platform.waiting(name).changed == (first.name,)
+    assert platform.source.waiting(name).changed == (first.name,)
     assert platform.ingest(name) == []
-    platform.accept(name, [first.name])
+    platform.source.accept_files(name, [first.name])
     platform.ingest(name)
     platform.repair(name)
     after = all_rows(platform)
     lines = first.read_bytes().count(b"\n")
     assert len(after["raw_events"]) == len(before["raw_events"]) + lines + 1
     assert len(after["deduplicated_events"]) == len(before["deduplicated_events"])
-    assert platform.waiting(name).changed == ()
+    assert platform.source.waiting(name).changed == ()
 
 
 def test_what_is_folded_anew_is_listed_anew(delivery: Delivery, s3_server: S3Server, spark: SparkSession) -> None:
@@ -220,7 +222,7 @@ def test_what_is_folded_anew_is_listed_anew(delivery: Delivery, s3_server: S3Ser
     delivery.land(landing)
     platform = delivery.platform_on(landing, spark)
     platform.ingest(name)
-    platform.waiting(name)
+    platform.source.waiting(name)
     assert platform.ledger.listing(name)
     with platform.ledger.engine.begin() as connection:
         connection.execute(sa.update(HEADS).values(snapshot_id=1))
@@ -233,4 +235,4 @@ def test_s3_that_stays_away_is_named(delivery: Delivery, s3_server: S3Server, sp
     landing = Landing(s3_server, s3_server.endpoint, "nobody-made-this")
     platform = delivery.platform_on(landing, spark)
     with pytest.raises(SourceError, match=r"^s3://nobody-made-this/in/events/: cannot be read: NoSuchBucket: "):
-        platform.waiting(delivery.stream.name)
+        platform.source.waiting(delivery.stream.name)

@@ -1,6 +1,8 @@
 """How servers are started and ended, seen with small ones: also those that do not start or do not want to end."""
 
+import shutil
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from dedup_platform.errors import ServerStartError
 from dedup_platform.testing.servers import ServerProcess, free_port
 from dedup_platform.testing.servers.process import LOOPBACK
+from dedup_platform_tests.conftest import PROJECT
 
 LISTEN = f"""
 import signal, socket, subprocess, sys, time
@@ -43,6 +46,20 @@ def test_it_answers_in_the_block_and_is_gone_after_it(tmp_path: Path) -> None:
     assert server.pid is None
     assert not server.is_answering()
     assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="there is no setpriv (Debian: apt-get install util-linux)")
+def test_it_does_not_outlive_a_process_that_was_killed(tmp_path: Path) -> None:
+    starts_one = (
+        "import pathlib, time; from dedup_platform_tests.testing.servers.test_process import listener;"
+        f"server = listener(pathlib.Path({str(tmp_path)!r})); server.start();"
+        "print(server.pid, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", starts_one], stdout=subprocess.PIPE, cwd=PROJECT) as starter:
+        assert starter.stdout
+        server = psutil.Process(int(starter.stdout.readline()))
+        starter.kill()
+    assert psutil.wait_procs([server], timeout=10)[1] == []
 
 
 def test_one_that_ends_at_once_is_told_with_what_it_printed(tmp_path: Path) -> None:

@@ -1,0 +1,184 @@
+"""The whole platform behind one object: what Dagster's assets, the command line and tests call.
+
+What is done to a stream's tables is here; `platform.source` is the door to what it reads, `platform.rejected` to the
+records that could not become events.
+"""
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+from pyspark.sql import SparkSession
+
+from dedup_platform import tables
+from dedup_platform.errors import LostRecordsError, SourceError
+from dedup_platform.ingest import Waiting
+from dedup_platform.lake.commits import Commit
+from dedup_platform.ledger import TableSize
+from dedup_platform.maintenance.buckets import OnProgress, Rebucketing
+from dedup_platform.maintenance.upkeep import Maintenance, Upkeep
+from dedup_platform.planning import planner
+from dedup_platform.planning.cells import reach
+from dedup_platform.planning.moments import Clock, utc_now
+from dedup_platform.planning.planner import Policy, TablePlan
+from dedup_platform.platform.context import Context
+from dedup_platform.platform.rejected import EVERY, RejectedRecords
+from dedup_platform.platform.source import Source
+from dedup_platform.platform.status import Status, TableStatus
+from dedup_platform.recompute.build import Recompute
+from dedup_platform.retries import retry_on_conflict
+from dedup_platform.rules.fingerprints import fingerprint
+from dedup_platform.settings import Settings
+from dedup_platform.stream import KafkaSource, Stream
+from dedup_platform.verification import verify
+
+__all__ = ["EVERY", "Platform", "Status", "TableStatus"]
+
+
+class Platform(Context):
+    """The streams of one deployment and all that can be done with them. Cheap to open: Spark starts when needed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        streams: Mapping[str, Stream],
+        spark: Callable[[], SparkSession],
+        clock: Clock = utc_now,
+    ) -> None:
+        super().__init__(settings, streams, spark, clock)
+        self.source = Source(self)
+        self.rejected = RejectedRecords(self)
+        self._recompute = Recompute(self.lake, self.ledger)
+        self._maintenance = Maintenance(self.lake, self.ledger)
+        self._rebucketing = Rebucketing(self.lake, self.ledger)
+
+    def ingest(self, stream: str, patient: bool = False) -> list[Commit]:
+        """Take in all that waits at the source: `platform.source.ingest`."""
+        return self.source.ingest(stream, patient)
+
+    def plan(self, stream: str, every_run: bool = False) -> list[TablePlan]:
+        """What is stale in each derived table and the runs that the policy asks for. Runs nothing, needs no Spark.
+
+        With `every_run`, for whoever may have to pass some over, they are as many as would repair all that is ready.
+        """
+        definition = self.stream(stream)
+        self.lake.check(definition)
+        if not self.ledger.sync(stream):
+            return []
+        return [self._plan(definition, table, every_run) for table in tables.DERIVED]
+
+    def recompute(self, stream: str, table: str, partitions: Iterable[int]) -> Commit:
+        """Rebuild whole partitions of a derived table, widened to what is linked to them."""
+        return self.work(self._recompute.whole, self.prepare(stream), table, list(partitions))
+
+    def recompute_stale(self, stream: str, table: str, partitions: Iterable[int] | None = None) -> Commit:
+        """Rebuild the stale cells of a derived table, all or those of some partitions, widened to what is linked."""
+        return self._recompute_stale(self.prepare(stream), table, partitions)
+
+    def repair(self, stream: str) -> list[Commit]:
+        """Rebuild all that is stale, table by table, until nothing is."""
+        return self._repair(self.prepare(stream))
+
+    def status(self, stream: str) -> Status:
+        """The stream in numbers, from metadata alone."""
+        plans = {plan.table: plan for plan in self.plan(stream)}
+        heads = self.ledger.sync(stream)
+        sizes = self.ledger.totals(stream)
+        found = []
+        for table in tables.ALL if heads else ():
+            size = sizes.get(table, TableSize())
+            found.append(
+                TableStatus(
+                    table=table,
+                    snapshot_id=heads[table].snapshot_id,
+                    rows=self.rows(stream, table),
+                    cells=size.cells,
+                    files=size.files,
+                    bytes=size.bytes,
+                    stale_cells=len(plans[table].stale) if table in plans else 0,
+                )
+            )
+        waiting, trouble = self._waiting_or_trouble(stream)
+        return Status(
+            stream=stream,
+            tables=tuple(found),
+            files_read=self.ledger.files_read(stream),
+            records_read=self._records_read(stream),
+            rejected=self.rejected.count(stream),
+            waiting=waiting,
+            trouble=trouble,
+            health=self.source.health(stream),
+        )
+
+    def verify(self, stream: str) -> list[str]:
+        """Recompute everything from raw and compare row for row: the first differences, none if all is equal."""
+        return self.work(verify.differences, self.lake, self.ledger, self.stream(stream))
+
+    def maintain(self, stream: str, only: Collection[str] = tables.ALL) -> list[Upkeep]:
+        """Compact small files, expire old snapshots and remove orphans, in all tables or only some; no row changes.
+
+        Empty before anything was taken in.
+        """
+        definition = self.stream(stream)
+        self.lake.check(definition)
+        self.lake.discard_abandoned(definition)
+        if not self.ledger.sync(stream):
+            return []
+        downstream_first = [table for table in reversed(tables.ALL) if table in only]
+        return [self._maintenance.maintain(definition, table, self.clock()) for table in downstream_first]
+
+    def change_buckets(self, stream: str, buckets: int, tell: OnProgress = lambda *_: None) -> bool:
+        """Give all tables of a stream another number of buckets, a power of two; no row changes. False if they have it.
+
+        Repairs what is stale first. Whatever the stream file says of `buckets` does not matter. Called again, it goes
+        on where it was killed. Raises ConflictError if writers came in between again and again.
+        """
+        definition = self.stream(stream).model_copy(update={"buckets": 0})
+        if not self.ledger.sync(stream):
+            return False
+        retry_on_conflict(self.lake.add_columns)(definition)
+        return self.work(self._rebucketing.change, definition, buckets, lambda: self._repair(definition), tell)
+
+    def _waiting_or_trouble(self, stream: str) -> tuple[Waiting | None, str | None]:
+        try:
+            return self.source.waiting(stream), None
+        except (SourceError, LostRecordsError) as error:
+            return None, str(error)
+
+    def _records_read(self, stream: str) -> int:
+        # Offsets need not hold records, so of a topic only raw itself can tell.
+        is_topic = isinstance(self.stream(stream).source, KafkaSource)
+        return self.rows(stream, tables.RAW_EVENTS) if is_topic else self.ledger.records_read(stream)
+
+    def _repair(self, stream: Stream) -> list[Commit]:
+        commits = [self._recompute_stale(stream, table) for table in tables.DERIVED]
+        return [commit for commit in commits if commit.snapshot_id is not None]
+
+    def _recompute_stale(self, stream: Stream, table: str, partitions: Iterable[int] | None = None) -> Commit:
+        chosen = None if partitions is None else frozenset(partitions)
+        return self.work(self._recompute.stale, stream, table, chosen)
+
+    def _plan(self, stream: Stream, table: str, every_run: bool = False) -> TablePlan:
+        facts = self.ledger.facts(stream, table, fingerprint(stream, table))
+        policy = _policy(stream, table)
+        if every_run:
+            policy = replace(policy, max_runs_per_tick=sys.maxsize)
+        return planner.plan(facts, policy, self.clock())
+
+
+def _policy(stream: Stream, table: str) -> Policy:
+    late = stream.late
+    first = table == tables.DEDUPLICATED_EVENTS
+    return Policy(
+        length=stream.partitions.length,
+        grace=late.grace,
+        # What is built from rows that have settled already need not wait again.
+        settle=late.settle if first else timedelta(0),
+        max_delay=late.max_delay if first else timedelta(0),
+        min_rows=late.min_rows if first else 0,
+        max_partitions_per_run=late.max_partitions_per_run,
+        max_runs_per_tick=late.max_runs_per_tick,
+        reach=reach(stream.deduplicate.window, stream.partitions.length) if first else 0,
+        whole_buckets=table == tables.SESSIONS,
+    )

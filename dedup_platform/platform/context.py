@@ -1,0 +1,61 @@
+"""What all doors of a platform share: its streams, where their tables and facts are, and how work is tried."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import ParamSpec, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dedup_platform.errors import UnknownStreamError
+from dedup_platform.lake import Lakehouse, snapshots
+from dedup_platform.lake.catalog import Catalog
+from dedup_platform.ledger import Ledger
+from dedup_platform.planning.moments import Clock
+from dedup_platform.retries import retry_on_conflict
+from dedup_platform.settings import Settings
+from dedup_platform.spark.connect import translate_connect_errors
+from dedup_platform.stream import Stream
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Context:
+    """The streams of one deployment, by name; Spark starts when it is first needed."""
+
+    def __init__(
+        self, settings: Settings, streams: Mapping[str, Stream], spark: Callable[[], SparkSession], clock: Clock
+    ) -> None:
+        self.settings = settings
+        self.streams = dict(streams)
+        self.clock = clock
+        self.lake = Lakehouse(Catalog(settings), cache(spark))
+        self.ledger = Ledger(settings, self.lake.catalog)
+
+    def stream(self, name: str) -> Stream:
+        """A stream by its name; raises UnknownStreamError."""
+        if name not in self.streams:
+            raise UnknownStreamError(name, self.streams)
+        return self.streams[name]
+
+    def prepare(self, name: str) -> Stream:
+        """The stream, once its tables are there, have its columns, and nothing is left of who died half-way."""
+        definition = self.stream(name)
+        retry_on_conflict(self.lake.evolve)(definition)
+        self.lake.discard_abandoned(definition)
+        return definition
+
+    def work(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Work that needs Spark, again if somebody else committed first."""
+        with translate_connect_errors(self.settings):
+            return retry_on_conflict(step)(*args, **kwargs)
+
+    def rows(self, stream: str, table: str) -> int:
+        """How many rows a table has, by its newest snapshot's summary."""
+        loaded = self.lake.catalog.load(stream, table)
+        return snapshots.total_rows(loaded) if loaded else 0
+
+    def read(self, stream: str, table: str) -> DataFrame:
+        """A table's current rows. Events and duplicates are the pair of snapshots that belong together."""
+        definition = self.stream(stream)
+        return self.lake.read(definition, table, self.lake.current(definition, table))

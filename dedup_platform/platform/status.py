@@ -1,0 +1,35 @@
+"""A stream in numbers, all from metadata."""
+
+from dataclasses import dataclass
+
+from dedup_platform.ingest import Waiting
+from dedup_platform.planning.circuit_breaker import Circuit
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table in numbers."""
+
+    table: str
+    snapshot_id: int
+    rows: int
+    cells: int
+    files: int
+    bytes: int
+    stale_cells: int
+
+
+@dataclass(frozen=True)
+class Status:
+    """A stream in numbers; `tables` is empty before anything was taken in."""
+
+    stream: str
+    tables: tuple[TableStatus, ...]
+    files_read: int
+    records_read: int
+    rejected: int
+    waiting: Waiting | None
+    """None if the source cannot be asked; `trouble` is why."""
+    trouble: str | None
+    health: Circuit
+    """How the stream's ingest fares."""
