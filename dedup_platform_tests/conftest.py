@@ -5,6 +5,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from dedup_platform_tests.servers import new_name, running
 
 PROJECT = Path(__file__).parent.parent
 BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""For the Java processes of tests: on so little data none of them earns back what optimizing it costs."""
+"""For the Java processes that tests start: in so little time none of them earns back what optimizing it costs."""
+FEW_ROWS = {"spark.sql.shuffle.partitions": "2"}
+"""For Spark where there are few rows: each partition of a shuffle is a task."""
 NO_DATA = "test data is absent: "
 TEST_DATA = f"{ENV_PREFIX}TEST_DATA"
 
@@ -37,12 +40,11 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--thorough`: what CI has no time for. `--spark-remote`: where `spark` is. `--postgres`: where records are."""
+    """`--thorough`: what CI has no time for. `--spark-remote`: where `spark` is."""
     parser.addoption("--thorough", action="store_true", help="run the longest tests in full (an hour more)")
     parser.addoption("--spark-remote", help="a Spark Connect server (sc://...) to use, in place of a local Spark")
     parser.addoption("--seeds", type=int, default=0, help="run the soak tests, each with so many seeds")
     parser.addoption("--events", type=int, default=1_000_000, help="events of each soak test")
-    parser.addoption("--postgres", action="store_true", help="keep ledgers and Dagster's records in Postgres")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -135,14 +137,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
     """The deployment of `spark`, in a temporary folder. Its Spark has all jars, for tests of other catalogs."""
     remote, jars = request.config.getoption("--spark-remote"), jars_conf((*JARS, POSTGRES_JAR, AWS_JAR))
     home = tmp_path_factory.mktemp("home")
-    places: dict[str, Any] = {}
-    if request.config.getoption("--postgres"):
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        for name in ("CONTROL", "DAGSTER"):
-            # For all other deployments of this process and its children, too: one database may serve many.
-            os.environ[f"{ENV_PREFIX}{name}_URI"] = server.create_database(new_name())
-        places = {"catalog_uri": server.create_database(new_name())}
-    return Settings(home=home, spark_master="local[2]", spark_remote=remote, spark_conf=jars, **places)
+    return Settings(home=home, spark_master="local[2]", spark_remote=remote, spark_conf=jars | FEW_ROWS)
 
 
 @pytest.fixture(scope="session")
@@ -150,17 +145,39 @@ def spark(settings: Settings) -> Iterator[SparkSession]:
     """The one Spark session of this process; its catalog `lake` is that of `settings`."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("there is no Java (JAVA_HOME is not set and java is not on the PATH)")
-    session = spark_session(settings)
+    with long_lived_java():
+        session = spark_session(settings)
     yield session
     session.stop()
+
+
+@contextmanager
+def long_lived_java() -> Iterator[None]:
+    """A Java that is started in the block lives as long as the tests: it earns back what optimizing costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("JAVA_TOOL_OPTIONS")
+        yield
 
 
 @pytest.fixture(scope="session")
 def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
     """A warm Spark Connect server for the processes that the tests of this process start."""
-    settings = Settings(home=tmp_path_factory.mktemp("server"), spark_master="local[2]", driver_memory="1g")
-    with connect_server(settings, free_port()) as server:
+    home = tmp_path_factory.mktemp("server")
+    settings = Settings(home=home, spark_master="local[2]", driver_memory="1g", spark_conf=FEW_ROWS)
+    with ExitStack() as stack:
+        with long_lived_java():
+            server = stack.enter_context(connect_server(settings, free_port()))
         yield server
+
+
+@pytest.fixture(scope="module", params=["SQLite", "Postgres"])
+def control_database(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where the ledgers of a module's tests are: they run once with each."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "Postgres":
+            server: PostgresServer = request.getfixturevalue("postgres_server")
+            patch.setenv(f"{ENV_PREFIX}CONTROL_URI", server.create_database(new_name()))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The ledger in Postgres tells what it tells in SQLite, and two who fold at once leave what one leaves.
 
-Its tables are read and written on metadata alone here: no Spark.
+Its tables are read and written on metadata alone here: no Spark. What is repaired and who wins a race by it is tested
+where the fixture `control_database` is.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,6 @@ from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, make_stream, utc
 from dedup_platform.testing.described import DescribedTables
 from dedup_platform.testing.servers import PostgresServer
-from dedup_platform_tests.end_to_end.processes import run_tests
 from dedup_platform_tests.servers import new_name
 
 ARRIVED = utc("2024-02-01")
@@ -190,12 +190,6 @@ def forget(uri: str, table: str) -> None:
     with engine.begin() as connection:
         connection.execute(sa.delete(METADATA.tables[table]))
     engine.dispose()
-
-
-def test_rules_and_races_are_the_same_on_it(postgres_server: PostgresServer) -> None:
-    """Tests of other packages, with their ledgers and Dagster's records in Postgres."""
-    assert postgres_server.pid, "without it they would be skipped"
-    run_tests(["recompute/test_affected_only.py", "races/test_held_writers.py"], "--postgres")
 
 
 def test_paths_may_be_as_long_as_an_operating_system_lets_them(uri: str) -> None:

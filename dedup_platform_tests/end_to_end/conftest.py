@@ -14,11 +14,16 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 from dedup_platform.testing.servers import free_port
+from dedup_platform_tests.conftest import FEW_ROWS
 
 LOCATION = "dedup_platform.definitions"
 PATIENCE = 300
 """Seconds that a slow machine gets for a step of a test."""
-BRIEF = {"DEDUP_PLATFORM_SPARK_MASTER": "local[2]", "DEDUP_PLATFORM_DRIVER_MEMORY": "1g"}
+BRIEF = {
+    "DEDUP_PLATFORM_SPARK_MASTER": "local[2]",
+    "DEDUP_PLATFORM_DRIVER_MEMORY": "1g",
+    "DEDUP_PLATFORM_SPARK_CONF": json.dumps(FEW_ROWS),
+}
 """Settings for runs of a few seconds."""
 
 

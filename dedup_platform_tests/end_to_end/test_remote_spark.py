@@ -24,6 +24,7 @@ from dedup_platform.spark.connect_server import ConnectServer, connect_server
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
 from dedup_platform.testing.servers import free_port
+from dedup_platform_tests.conftest import FEW_ROWS
 from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, wait_until
 from dedup_platform_tests.end_to_end.processes import CommandLine, run_tests, standalone_cluster
 
@@ -34,7 +35,9 @@ Rows = dict[str, list[str]]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
     """The one Spark Connect server of these tests. Its own settings name another home than its clients do."""
-    settings = Settings(home=tmp_path_factory.mktemp("server"), spark_master="local[2]", driver_memory="1g")
+    settings = Settings(
+        home=tmp_path_factory.mktemp("server"), spark_master="local[2]", driver_memory="1g", spark_conf=FEW_ROWS
+    )
     with connect_server(settings, free_port()) as started:
         yield started
 
@@ -76,7 +79,7 @@ def test_the_demo_over_spark_connect_has_the_rows_of_a_local_spark(
 def test_the_demo_on_a_standalone_cluster_has_the_rows_of_a_local_spark(
     local_rows: Callable[[Stream], Rows], tmp_path: Path
 ) -> None:
-    executors = {"spark.executor.memory": "1g", "spark.executor.cores": "1"}
+    executors = FEW_ROWS | {"spark.executor.memory": "1g", "spark.executor.cores": "1"}
     with standalone_cluster(tmp_path, workers=2) as master:
         place = {"DEDUP_PLATFORM_SPARK_MASTER": master, "DEDUP_PLATFORM_SPARK_CONF": json.dumps(executors)}
         CommandLine(BRIEF | place | {"DEDUP_PLATFORM_HOME": str(tmp_path)})("demo", "--events", EVENTS)

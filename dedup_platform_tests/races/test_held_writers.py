@@ -60,7 +60,11 @@ class Two:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tuple[Home, History]:
+def kept(
+    control_database: None,  # noqa: ARG001
+    tmp_path_factory: pytest.TempPathFactory,
+    spark: SparkSession,
+) -> tuple[Home, History]:
     """A home that has taken in and repaired the first batch of the history."""
     folder = tmp_path_factory.mktemp("held")
     stream = make_stream(folder, buckets=2, timeout="2h")

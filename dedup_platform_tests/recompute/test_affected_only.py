@@ -72,7 +72,11 @@ def event(entity: str, event_id: str, day: int, minute: int, arrival_day: int | 
 
 
 @pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Deployment]:
+def deployment(
+    control_database: None,  # noqa: ARG001
+    tmp_path_factory: pytest.TempPathFactory,
+    spark: SparkSession,
+) -> Iterator[Deployment]:
     """One for all tests of this module: each looks only at what its own delivery changed."""
     folder = tmp_path_factory.mktemp("affected")
     stream = make_stream(folder, start="2024-03-01", buckets=4)
