@@ -30,8 +30,6 @@ class Policy:
     min_rows: int = 1
     max_partitions_per_run: int = 31
     max_runs_per_tick: int = 10
-    reach: int = 0
-    """Partitions on either side of a cell that a record of it can beat or be beaten in."""
     whole_buckets: bool = False
     """Whether a run takes in all that waits in the buckets of its cells, wherever it lies."""
 
@@ -70,7 +68,7 @@ def plan(facts: Facts, policy: Policy, now: datetime) -> TablePlan:
     stale: list[StaleCell] = []
     hulls: set[tuple[int, int]] = set()
     closes = _Closes(policy.length, policy.grace)
-    for group in _whole_buckets(facts) if policy.whole_buckets else _linked_groups(facts, policy.reach):
+    for group in _whole_buckets(facts) if policy.whole_buckets else _linked_groups(facts):
         judged = list(_judge(group, facts, policy, closes, now))
         stale += judged
         if judged[0].ready:  # then all of the group are
@@ -101,12 +99,12 @@ def _whole_buckets(facts: Facts) -> Iterable[list[Cell]]:
     return groups.values()
 
 
-def _linked_groups(facts: Facts, cells_around: int) -> Iterator[list[Cell]]:
+def _linked_groups(facts: Facts) -> Iterator[list[Cell]]:
     """Stale cells and those linked to them, in groups that a commit must not cut."""
     seen: set[Cell] = set()
     is_joined = False
     earliest, latest = facts.arrival_min, facts.arrival_max
-    steps = [step for step in range(-cells_around, cells_around + 1) if step]
+    steps = [step for step in range(-facts.reach, facts.reach + 1) if step]
     for waiting in (*facts.changes, *facts.outdated):
         if waiting in seen:
             continue

@@ -19,7 +19,6 @@ from dedup_platform.ledger import TableSize
 from dedup_platform.maintenance.buckets import OnProgress, Rebucketing
 from dedup_platform.maintenance.upkeep import Maintenance, Upkeep
 from dedup_platform.planning import planner
-from dedup_platform.planning.cells import reach
 from dedup_platform.planning.moments import Clock, utc_now
 from dedup_platform.planning.planner import Policy, TablePlan
 from dedup_platform.platform.context import Context
@@ -179,6 +178,5 @@ def _policy(stream: Stream, table: str) -> Policy:
         min_rows=late.min_rows if first else 0,
         max_partitions_per_run=late.max_partitions_per_run,
         max_runs_per_tick=late.max_runs_per_tick,
-        reach=reach(stream.deduplicate.window, stream.partitions.length) if first else 0,
         whole_buckets=table == tables.SESSIONS,
     )

@@ -6,6 +6,7 @@ what they ask the data is answered by lists in memory.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import NamedTuple
@@ -247,7 +248,7 @@ def test_the_planner_cuts_nothing_that_a_record_which_went_had_linked() -> None:
     together = {left.cell, beaten.cell, far.cell}
     assert with_linked_keys(frozenset([far.cell]), facts, 1, lambda _: ()) == together
     assert with_linked_keys(frozenset([other.cell]), facts, 1, lambda _: ()) == {other.cell}
-    runs = plan(facts, Policy(reach=1, max_partitions_per_run=1), START + timedelta(days=1)).runs
+    runs = plan(replace(facts, reach=1), Policy(max_partitions_per_run=1), START + timedelta(days=1)).runs
     assert [run.partitions for run in runs] == [(10,), (13,)], "the run of the first takes in the far one, too"
 
 

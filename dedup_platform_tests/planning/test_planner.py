@@ -31,7 +31,12 @@ def change(
     return Change(Cell(partition, bucket), sequence, rows, committed, committed, arrival)
 
 
-def facts(*changes: Change, outdated: tuple[Cell, ...] = (), arrivals: dict[Cell, datetime] | None = None) -> Facts:
+def facts(
+    *changes: Change,
+    outdated: tuple[Cell, ...] = (),
+    arrivals: dict[Cell, datetime] | None = None,
+    reach: int = 0,
+) -> Facts:
     return Facts(
         "clicks",
         "deduplicated_events",
@@ -39,6 +44,7 @@ def facts(*changes: Change, outdated: tuple[Cell, ...] = (), arrivals: dict[Cell
         frozenset(outdated),
         FINGERPRINT,
         arrivals or {},
+        reach=reach,
     )
 
 
@@ -76,7 +82,7 @@ def test_a_partition_closes_after_its_grace_or_never(partition: int, grace: time
 def test_what_comes_for_the_last_day_that_there_is_is_planned_and_never_late() -> None:
     arrivals = {Cell(LAST_DAY, 0): LAST_MOMENT}
     last = change(LAST_DAY, arrival=LAST_MOMENT)
-    [stale] = plan(facts(last, arrivals=arrivals), Policy(reach=400, grace=400 * DAY), NOON + DAY).stale
+    [stale] = plan(facts(last, arrivals=arrivals, reach=400), Policy(grace=400 * DAY), NOON + DAY).stale
     assert (stale.cell, stale.reason, stale.ready) == (Cell(LAST_DAY, 0), "open", True)
 
 
@@ -158,27 +164,27 @@ def test_other_settings_make_a_cell_stale_at_once() -> None:
 def test_a_neighbour_is_linked_only_if_it_holds_an_arrival_at_or_after_the_newcomer() -> None:
     newcomer = change(MONDAY, arrival=NOON)
     arrivals = {Cell(MONDAY - 1, 0): NOON - timedelta(microseconds=1), Cell(MONDAY + 1, 0): NOON}
-    found = plan(facts(newcomer, arrivals=arrivals), Policy(reach=1), NOON + DAY)
+    found = plan(facts(newcomer, arrivals=arrivals, reach=1), Policy(), NOON + DAY)
     assert [(stale.cell.partition, stale.reason) for stale in found.stale] == [(MONDAY, "open"), (MONDAY + 1, "linked")]
 
 
 def test_neighbours_of_another_bucket_or_beyond_the_window_are_not_linked() -> None:
     arrivals = {Cell(MONDAY + 1, 1): NOON, Cell(MONDAY + 2, 0): NOON}
-    found = plan(facts(change(MONDAY), arrivals=arrivals), Policy(reach=1), NOON + DAY)
+    found = plan(facts(change(MONDAY), arrivals=arrivals, reach=1), Policy(), NOON + DAY)
     assert [stale.cell for stale in found.stale] == [Cell(MONDAY, 0)]
 
 
 def test_linked_cells_are_ready_together() -> None:
     settled, fresh = change(MONDAY, committed=NOON), change(MONDAY + 1, committed=NOON + MINUTE)
     arrivals = {settled.cell: NOON, fresh.cell: NOON}
-    found = plan(facts(settled, fresh, arrivals=arrivals), Policy(reach=1, settle=MINUTE), NOON + MINUTE)
+    found = plan(facts(settled, fresh, arrivals=arrivals, reach=1), Policy(settle=MINUTE), NOON + MINUTE)
     assert [stale.ready for stale in found.stale] == [False, False]
 
 
 def test_linked_cells_are_never_cut_into_two_runs() -> None:
     chain = [change(MONDAY + step) for step in range(5)]
     arrivals = {each.cell: NOON for each in chain}
-    found = plan(facts(*chain, arrivals=arrivals), Policy(reach=1, max_partitions_per_run=2), NOON + DAY)
+    found = plan(facts(*chain, arrivals=arrivals, reach=1), Policy(max_partitions_per_run=2), NOON + DAY)
     assert [run.partitions for run in found.runs] == [tuple(range(MONDAY, MONDAY + 5))]
 
 
@@ -239,8 +245,8 @@ def test_every_ready_cell_is_in_exactly_one_run_together_with_all_that_it_can_ch
 ) -> None:
     changes = [change(partition, NOON, NOON + hour * MINUTE, bucket) for (partition, bucket), hour in waiting.items()]
     arrivals = {Cell(*cell): NOON + minute * MINUTE for cell, minute in held.items()}
-    policy = Policy(reach=around, max_partitions_per_run=most, max_runs_per_tick=100)
-    found = plan(facts(*changes, arrivals=arrivals), policy, NOON + DAY)
+    policy = Policy(max_partitions_per_run=most, max_runs_per_tick=100)
+    found = plan(facts(*changes, arrivals=arrivals, reach=around), policy, NOON + DAY)
     run_of = {partition: number for number, run in enumerate(found.runs) for partition in run.partitions}
     assert sum(len(run.partitions) for run in found.runs) == len(run_of), "no partition is in two runs"
     for each in changes:
