@@ -1,6 +1,6 @@
 """How often what failed is tried again, and after which pauses. Which failures those are, its user says.
 
-Only the tries of an ingest have rules of their own: those of the stream file (`ingest.attempts`).
+The tries of ingests follow the stream file (`ingest.attempts`), those of repairs `planning.triage`.
 """
 
 from functools import partial

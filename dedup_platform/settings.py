@@ -106,7 +106,7 @@ class Settings(BaseSettings):
     registry_login: Annotated[str | None, AfterValidator(_login)] = Field(None, repr=False)
     """user:password, or key:secret, for the schema registries that stream files name."""
     sensor_interval: Annotated[int, Field(ge=1)] = 15
-    """Seconds between two looks of a sensor."""
+    """Seconds between two ticks of a sensor."""
 
     @property
     def dagster_home(self) -> Path:

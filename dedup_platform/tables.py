@@ -72,9 +72,9 @@ PROPERTIES = {
 """What every table is created with. Metrics are kept only for the columns that planning prunes by (`MEASURED`)."""
 
 _MOST_DIGITS = 38
-"""Of a decimal, in Iceberg and in Spark."""
+"""The largest precision of a decimal, in Iceberg and in Spark."""
 _DIGITS_OF_COUNTS = 10
-"""No cell, and no session, has as many events as a number of eleven digits tells."""
+"""No cell, and no session, has as many events as a number of eleven digits."""
 
 MEASURED = {
     RAW_EVENTS: ("event_time", "arrival_time"),
@@ -168,7 +168,7 @@ def aggregate_type(stream: Stream, aggregate: Aggregate) -> str:
 def large_sums(stream: Stream) -> dict[str, Decimal]:
     """The sums that can reach the largest number of their type, by name, and that number.
 
-    What reaches or passes it, or its negative, is too large to be told: null in `sessions`, and in `session_fragments`
+    What reaches or passes it, or its negative, has overflowed: null in `sessions`, and in `session_fragments`
     that number itself, so that whoever joins fragments knows.
     """
     found = {}

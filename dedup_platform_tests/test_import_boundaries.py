@@ -38,7 +38,7 @@ def test_imports_point_one_way() -> None:
         ("ingest/ingest.py", "import dagster"),
         ("verification/sessions.py", "from dagster_pyspark import PySparkResource"),
         ("demo/truth.py", "import dagster"),
-        ("platform.py", "from dedup_platform.orchestration import runs"),
+        ("platform/context.py", "from dedup_platform.orchestration import runs"),
         ("orchestration/sensors.py", "from dedup_platform.cli import output"),
         ("demo/found.py", "from dedup_platform.orchestration import runs"),
         ("ingest/ingest.py", "from dedup_platform.replay import rewrite"),

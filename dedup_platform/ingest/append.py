@@ -21,7 +21,7 @@ from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.lake.durable import sync_written
 from dedup_platform.lake.table_files import HeldRows, TableFiles, by_cell
 from dedup_platform.planning.cells import Cell
-from dedup_platform.sources.clock_skew import Observed, skew_bucket, skew_seconds
+from dedup_platform.sources.clock_skew import Observed, skew_bin, skew_seconds
 from dedup_platform.spark.workers import InProcess, on_workers, prepare_worker
 from dedup_platform.stream import Stream
 
@@ -31,10 +31,10 @@ OWN_FILE_BYTES = 2**20
 """What is enough of a cell for a file, times the number of tasks. To pack, send and unpack a megabyte costs as much as
 another file; and the more tasks there are, the fewer have enough of a cell, which bounds its files."""
 HELD_BYTES = 256 * 2**20
-"""At most so much is held before files are written: a cell may get several."""
+"""At most so much is buffered before files are written: a cell may get several."""
 
 Reader = Callable[[int], Iterable[pl.DataFrame]]
-"""Of a task's number: its records, in frames with the columns of `raw_events`. Can be pickled."""
+"""From the number of a task to its records, in frames with the columns of `raw_events`. Can be pickled."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Appended:
 
 
 SOURCE_FAILURES = (SourceError, SourceChangedError)
-"""What workers tell as data: a task that raised would be tried again, and the error come as a text of Spark's."""
+"""What workers return as data: a task that raised would be tried again, and the error come as a text of Spark's."""
 Done = Appended | SourceError | SourceChangedError
 
 
@@ -194,7 +194,7 @@ def append(spark: SparkSession, appending: Appending) -> list[Appended]:
 
 def _spans(rows: pl.DataFrame) -> Iterator[Span]:
     offset, place = pl.col("source_offset"), pl.struct("source_offset", "source_index")
-    reason, bucket = pl.col("rejection_reason").drop_nulls(), skew_bucket().drop_nulls()
+    reason, bucket = pl.col("rejection_reason").drop_nulls(), skew_bin().drop_nulls()
     spans = rows.group_by("source", "source_partition").agg(
         pl.len().alias("records"),
         place.n_unique().alias("places"),

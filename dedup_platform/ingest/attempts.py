@@ -104,7 +104,7 @@ class Attempts:
 
     def _evidence(self, stream: Stream) -> str:
         """Another text as soon as the stream file changed, or more was read or accepted."""
-        said = stream.model_dump_json() + self._ingest.standing(stream)
+        said = stream.model_dump_json() + self._ingest.change_token(stream)
         return hashlib.sha256(said.encode()).hexdigest()
 
     def _pause(self, stream: Stream) -> float:

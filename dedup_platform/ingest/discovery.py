@@ -1,6 +1,6 @@
 """What there is to read at a source of files: what it lists, compared with what was read.
 
-A folder is searched whole at every look. Of a bucket all keys are listed now and then, `source.relist`; in between a
+A folder is listed whole every time. Of an S3 bucket all keys are listed now and then, `source.relist`; in between a
 listing starts behind the keys that are known, so that it costs what is new. What arrives before that place is found by
 the next listing of all keys.
 """
@@ -74,7 +74,7 @@ def judged(stream: Stream, ledger: Ledger, files: Sequence[SourceFile]) -> Look:
 
 
 def look_at_bucket(stream: Stream, ledger: Ledger, s3: S3Access, now: datetime, whole: bool = False) -> Look:
-    """The files of the stream's bucket: of all keys if that is due or `whole`, else of those that may be new.
+    """The files of the stream's S3 bucket: of all keys if that is due or `whole`, else of those that may be new.
 
     SourceError if the bucket cannot be listed.
     """
@@ -104,7 +104,7 @@ class _Listed:
     """
 
     path: str
-    """Of the stream file. Another one makes all of this worthless."""
+    """The `path` of the stream file. With another one all of this is worthless."""
     whole_at: datetime
     """When all keys were listed."""
     starts: dict[str, str] = field(default_factory=dict)

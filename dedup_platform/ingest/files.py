@@ -81,10 +81,10 @@ class FilesIntake(Intake):
         return commit
 
     def _unread(self, stream: Stream, now: datetime) -> Generations:
-        """What can be read now: the rest of what was listed for the batch before, or what a new look finds.
+        """What can be read now: the rest of what was listed for the batch before, or what a new listing finds.
 
-        A bucket that holds many new files is listed once, not once for each of their batches. Whatever became of the
-        files meanwhile, each is read as it was listed, or not at all.
+        An S3 bucket that holds many new files is listed once, not once for each of their batches. Whatever became of
+        the files meanwhile, each is read as it was listed, or not at all.
         """
         listed = self._listed.pop(stream.name, [])
         return judged(stream, self.ledger, listed).files or self._look(stream, now).files
@@ -112,7 +112,7 @@ class FilesIntake(Intake):
         self.ledger.keep_listing(stream.name, None)
         return commit
 
-    def standing(self, stream: Stream) -> str:
+    def change_token(self, stream: Stream) -> str:
         """The newest receipt: it tells of files that were read, and of those that people accepted."""
         head = self.ledger.sync(stream.name).get(tables.RAW_EVENTS)
         return (head and head.receipt) or ""

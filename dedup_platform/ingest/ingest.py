@@ -39,9 +39,9 @@ class Ingest:
         """Record in the lake that a batch that was held (`HeldBatchError.batch`) may be taken in as it is."""
         return self._of(stream).accept_batch(stream, batch, now)
 
-    def standing(self, stream: Stream) -> str:
-        """A text that is another one as soon as more was read, or accepted by a person. Does not ask the source."""
-        return self._of(stream).standing(stream)
+    def change_token(self, stream: Stream) -> str:
+        """A text that differs once more was read, or accepted by a person. Does not ask the source."""
+        return self._of(stream).change_token(stream)
 
     def offsets(self, stream: Stream) -> list[PartitionOffsets]:
         """How far each partition of a topic has been read."""

@@ -38,8 +38,8 @@ class Intake(ABC):
         """Take in the next batch; None if nothing waits."""
 
     @abstractmethod
-    def standing(self, stream: Stream) -> str:
-        """A text that is another one as soon as more was read, or accepted by a person. Does not ask the source."""
+    def change_token(self, stream: Stream) -> str:
+        """A text that differs once more was read, or accepted by a person. Does not ask the source."""
 
     @abstractmethod
     def accept_batch(self, stream: Stream, batch: str, now: datetime) -> Commit:
@@ -63,7 +63,7 @@ class Intake(ABC):
         return staged, [span for each in appended for span in each.spans]
 
     def _count_records(self, staged: Staged, spans: Iterable[Span]) -> dict[tuple[str, int], int]:
-        """Records of each source and partition; rule 2: records read = rows appended, each at a place of its own."""
+        """Records of each source partition; rule 2: records read = rows appended, each with coordinates of its own."""
         records: dict[tuple[str, int], int] = {}
         places = 0
         for span in spans:

@@ -135,7 +135,7 @@ class KafkaIntake(Intake):
             for number, extent in sorted(extents.items())
         ]
 
-    def standing(self, stream: Stream) -> str:
+    def change_token(self, stream: Stream) -> str:
         """The places of this lane's partitions, and those that people accepted."""
         standing = self._standing(stream, self.ledger.sync(stream.name))
         positions = self._positions(stream, standing)

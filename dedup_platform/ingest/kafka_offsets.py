@@ -1,4 +1,4 @@
-"""Where a stream stands in its topics: told by the receipts of commits, else derived from what is in `raw_events`.
+"""How far a stream has read its topics: said by the receipts of commits, else derived from what is in `raw_events`.
 
 The summary of each commit that takes in messages names its receipt, which tells the positions of all topics that the
 stream ever read. A property of the table says where the reading of each topic began. It is written once for each topic,
@@ -24,17 +24,17 @@ from dedup_platform.stream import Stream
 TOPICS = f"{SUMMARY}topics"
 """The property of `raw_events` that says where reading began."""
 
-_ACCEPTED: Final = "accepted"  # what is accepted, in summaries of the version before
+_ACCEPTED: Final = "accepted"  # what is accepted, in summaries of before there were receipts of positions
 _COORDINATES = ("source", "source_partition", "source_offset")
 
 
 @dataclass(frozen=True)
 class Begun:
-    """The topics of which a table knows that they were begun, each with places before which all has been decided."""
+    """The topics ever read into a table, each with the offsets before which all is read or accepted as lost."""
 
     topics: Mapping[str, Positions] = field(default_factory=dict)
     is_complete: bool = False
-    """Whether no other topic was ever begun: tables of the version before may have forgotten some."""
+    """Whether no other topic was ever begun: tables of before this property may have forgotten some."""
 
     def with_news_of(self, standing: Standing) -> "Begun":
         """The same, and the topics of this standing that are new, or some of whose offsets began anew."""

@@ -17,7 +17,7 @@ from dedup_platform.errors import NewerVersionError
 from dedup_platform.planning.cells import Cell
 
 VERSION = 1
-"""Raised whenever whoever knows the version before would misread a receipt."""
+"""Goes up when an older reader would misread a receipt."""
 ANY_GENERATION = -1
 """Of acceptances in the oldest receipts, which do not tell."""
 

@@ -200,7 +200,7 @@ def summary(snapshot: Snapshot, name: SummaryKey) -> str | None:
 def positions_receipt(snapshot: Snapshot) -> str | None:
     """The receipt in which a commit of `raw_events` tells how far topics were read.
 
-    The version before wrote into the summary what now is in the receipt.
+    Before there were such receipts the summary itself said it, as JSON.
     """
     told = summary(snapshot, POSITIONS)
     return told if told and not told.startswith("{") else None

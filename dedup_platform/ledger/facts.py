@@ -99,10 +99,10 @@ def read_outdated(connection: sa.Connection, stream: str, table: str, fingerprin
 
 
 def read_overtaken(connection: sa.Connection, stream: str, table: str, fingerprint: str, around: int) -> Iterator[Cell]:
-    """The cells that were built under this fingerprint, and before one nearby was built under another.
+    """Cells built under this fingerprint next to one that was built later, from newer input, under another.
 
-    What came to that one meanwhile was judged there by other rules, and is waited for no longer; by these rules it may
-    concern its neighbours, which have not seen it.
+    The records that came to that neighbour meanwhile were evaluated there by its rules and are pending no longer; by
+    the rules of this fingerprint they may concern these cells, which have not seen them.
     """
     own, other = BUILT.alias("own"), BUILT.alias("other")
     is_own = (of(own, stream, table), own.c.fingerprint == fingerprint)

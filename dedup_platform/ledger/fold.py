@@ -19,15 +19,15 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Proof:
-    """From which commit of the input and by which rules some cells of a derived table are built, or that it is lost."""
+    """From which commit of the input and by which rules some cells of a derived table are built, if that is known."""
 
     input_sequence: int
     fingerprint: str
     cells: Collection[Cell]
     replaces_all: bool = False
-    """Whether nothing that was told before of any cell holds: they have other numbers, or other duplicates."""
+    """Whether what was said before of any cell holds no longer: the number of buckets or the duplicates are others."""
     is_foreign: bool = False
-    """Whether somebody else changed these cells: what they had seen before, they have seen still."""
+    """Whether a foreign writer changed these cells: the input that they were built from is still the same."""
 
     @classmethod
     def of(cls, receipt: BuildReceipt) -> "Proof":
@@ -74,15 +74,15 @@ class Fold:
     sizes: dict[Cell, Size] = field(default_factory=dict)
     cell_changes: dict[tuple[Cell, int], CellChange] = field(default_factory=dict)
     told: list[Told] = field(default_factory=list)
-    """What receipts say, oldest first, and what nothing says."""
+    """What receipts say, oldest first, and which cells no receipt speaks for."""
     newest_receipt: str | None = None
     complete: bool = True
     is_whole: bool = False
     """Whether nothing of the table was folded before."""
     numbered_at: int = 0
     """The sequence number of the snapshot that gave it another number of buckets: its cells are others since."""
-    robbed: dict[tuple[int, datetime], frozenset[int]] = field(default_factory=dict)
-    """By sequence number and time the snapshots that took rows away and left no receipt, and from which buckets."""
+    emptied_without_receipt: dict[tuple[int, datetime], frozenset[int]] = field(default_factory=dict)
+    """Sequence number and time of snapshots that removed rows without a receipt -> the buckets that lost some."""
 
     def add(self, change: FileChange, sequence: int, at: datetime) -> None:
         """Take in one data file that a snapshot added or took away."""
@@ -123,7 +123,7 @@ class Fold:
         """Add everything to the SQL tables."""
         held = self._write_sizes(connection, stream, name)
         if name in CONSUMER:
-            self._disturb_robbed(connection, stream, name)
+            self._disturb_emptied(connection, stream, name)
             self._write_news(connection, stream, name)
             self._write_untold(connection, stream, name, held)
         if name == tables.RAW_EVENTS:
@@ -156,9 +156,9 @@ class Fold:
         _insert(connection, CELLS, rows)
         return {Cell(row["partition"], row["bucket"]) for row in rows}
 
-    def _disturb_robbed(self, connection: sa.Connection, stream: str, name: str) -> None:
-        """How far the rows reached that went is not known: all of their buckets count as disturbed."""
-        for (sequence, at), buckets in self.robbed.items():
+    def _disturb_emptied(self, connection: sa.Connection, stream: str, name: str) -> None:
+        """Which other cells the removed rows concerned is unknown: all cells of their buckets are evaluated again."""
+        for (sequence, at), buckets in self.emptied_without_receipt.items():
             query = sa.select(*CELLS.c["partition", "bucket"]).where(of(CELLS, stream, name))
             cells = connection.execute(query.where(CELLS.c.bucket.in_(buckets)))
             self.disturb((Cell(*row) for row in cells), sequence, at)

@@ -52,12 +52,12 @@ class Gathering:
             self._add_lost_history(fold, snapshots.pop(0), checkpoint)
         pairs = self._pairs() if fold.is_whole else None
         for snapshot in snapshots:
-            touched, robbed = self._add_changes(fold, snapshot)
+            touched, emptied_without_receipt = self._add_changes(fold, snapshot)
             if checkpoint is None or not checkpoint.tells(snapshot):
-                self._add_word(fold, snapshot, touched, robbed)
+                self._add_word(fold, snapshot, touched, emptied_without_receipt)
             pair = summary(snapshot, "duplicates-snapshot")
             if pairs is not None and pair and int(pair) not in pairs:
-                # The duplicates of these events were taken back; what was built since then has others.
+                # The duplicates of these events were rolled back; what was built since then has others.
                 fold.told.append(self._nothing_proves(replaces_all=True))
         if self.source:
             fold.told = list(_put_right(fold.told, self.source))
@@ -83,7 +83,7 @@ class Gathering:
         """What a snapshot did to files; returns the cells whose rows it changed, and the buckets that lost some."""
         sequence, at = snapshot.sequence_number or 0, committed_at(snapshot)
         touched: set[Cell] = set()
-        robbed: set[int] = set()
+        emptied_without_receipt: set[int] = set()
         for change in changes(self.table, snapshot):
             if change.cell is None:
                 continue
@@ -93,13 +93,13 @@ class Gathering:
             fold.add(change, sequence, at)
             touched.add(change.cell)
             if change.sign < 0:
-                robbed.add(change.cell.bucket)
+                emptied_without_receipt.add(change.cell.bucket)
         if changes_numbering(snapshot):
             fold.numbered_at = sequence
         fold.newest_receipt = summary(snapshot, "receipt") or fold.newest_receipt
-        return touched, robbed
+        return touched, emptied_without_receipt
 
-    def _add_word(self, fold: Fold, snapshot: Snapshot, touched: set[Cell], robbed: set[int]) -> None:
+    def _add_word(self, fold: Fold, snapshot: Snapshot, touched: set[Cell], emptied_without_receipt: set[int]) -> None:
         """What a snapshot's receipt says, and what nothing says."""
         sequence, at = snapshot.sequence_number or 0, committed_at(snapshot)
         name = summary(snapshot, "receipt")
@@ -107,12 +107,15 @@ class Gathering:
         fold.disturb(receipt.disturbed if receipt else (), sequence, at)
         if self.source:
             self._add_unproven(fold, snapshot, receipt, touched)
-        elif self.name == tables.RAW_EVENTS and receipt is None and robbed:
-            fold.robbed[sequence, at] = frozenset(robbed)
+        elif self.name == tables.RAW_EVENTS and receipt is None and emptied_without_receipt:
+            fold.emptied_without_receipt[sequence, at] = frozenset(emptied_without_receipt)
             fold.disturb(touched, sequence, at)
 
     def _add_unproven(self, fold: Fold, snapshot: Snapshot, receipt: AnyReceipt | None, touched: set[Cell]) -> None:
-        """Nothing proves cells that a commit changed and did not name, nor any cell whose numbering it alone told."""
+        """Cells that a commit changed and no receipt names have unknown provenance.
+
+        After a change of the number of buckets without a receipt, all have.
+        """
         if changes_numbering(snapshot) and receipt is None:
             fold.told.append(self._nothing_proves(replaces_all=True))
         elif unnamed := touched.difference(receipt.checked if isinstance(receipt, BuildReceipt) else ()):
@@ -223,7 +226,7 @@ def _is_derived(receipt: AnyReceipt) -> bool:
 def _put_right(told: Iterable[Told], source: Table) -> Iterator[Told]:
     """What receipts say, as it holds of the input as it is now.
 
-    Cells are outdated that were built from a snapshot of the input that was taken back; one that merely expired was
+    Cells are outdated that were built from a snapshot of the input that was rolled back; one that merely expired was
     not. A change of the number of buckets knows nothing that came to the input after the input's own change.
     """
     history = {snapshot.sequence_number or 0 for snapshot in ancestry(source)}

@@ -26,7 +26,7 @@ from dedup_platform.ledger.facts import (
 )
 from dedup_platform.ledger.fold import Fold
 from dedup_platform.ledger.gathering import Gathering
-from dedup_platform.ledger.proofs import settle
+from dedup_platform.ledger.proofs import reconcile
 from dedup_platform.ledger.schema import (
     ACCEPTED,
     BUILT,
@@ -151,7 +151,7 @@ class Ledger:
             return {Cell(row[0], row[1]): row[2] for row in connection.execute(query)}
 
     def is_lost(self, stream: str, table: str) -> bool:
-        """Whether it is unknown of any cell of a derived table what it is built from, or that was taken back."""
+        """Whether of any cell of a derived table it is unknown what it was built from, or that was rolled back."""
         query = sa.select(sa.exists().where(of(BUILT, stream, table), is_lost(BUILT)))
         with for_reading(self.engine).connect() as connection:
             return bool(connection.execute(query).scalar())
@@ -217,7 +217,7 @@ class Ledger:
     # Not of the fold
 
     def listing(self, stream: str) -> str | None:
-        """What the last listing of the stream's bucket left for the next one; None if there was none, or it is lost."""
+        """What the last listing of the stream's S3 bucket left for the next one; None if it left nothing."""
         with for_reading(self.engine).connect() as connection:
             return connection.execute(sa.select(LISTINGS.c.content).where(LISTINGS.c.stream == stream)).scalar()
 
@@ -244,7 +244,7 @@ def _write(
         if fold:
             fold.write(connection, stream, name)
             _move_head(connection, stream, name, loaded[name], fold)
-    settle(connection, stream, loaded, folds)
+    reconcile(connection, stream, loaded, folds)
     return {name: folded for name, (_, folded) in read_heads(connection, stream).items()}
 
 

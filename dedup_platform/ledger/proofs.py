@@ -1,8 +1,8 @@
 """Which cells of derived tables are proven to be up to date. Stale is what is wanted less what is proven.
 
 Wanted is every cell of the table and of its input. A cell is proven by a receipt that names it, unless its input has
-changed since. Of a cell of which nothing at all is known, neither of a change nor of a build, the fold says that it is
-lost: built under no settings. It looks for such cells only where some can be: after a first fold, and a new numbering.
+changed since. A cell with neither a pending change nor a receipt is marked as of unknown provenance (`LOST`), and so is
+stale. Such cells are looked for only where some can be: after a first fold, and after a change of the bucket count.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,12 +17,12 @@ from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, CONSUMER, LOST, 
 from dedup_platform.planning.cells import NO_ENTITY, Cell
 
 
-def settle(
+def reconcile(
     connection: sa.Connection, stream: str, loaded: Mapping[str, Table], folds: Mapping[str, Fold | None]
 ) -> None:
     """Bring what is built and what changed into agreement, once folds are written."""
     if not _is_paired(loaded):
-        # The duplicates that the events were published with were taken back: nothing counts as built.
+        # The duplicates that the events were published with were rolled back: nothing counts as built.
         built = of(BUILT, stream, tables.DEDUPLICATED_EVENTS)
         newest = head(loaded[tables.RAW_EVENTS]).sequence_number
         connection.execute(sa.update(BUILT).where(built).values(fingerprint=LOST, input_sequence=newest))
@@ -37,10 +37,10 @@ def settle(
 def _prove(connection: sa.Connection, stream: str, table: str, loaded: Mapping[str, Table]) -> None:
     source = tables.INPUT_OF[table]
     if bucket_count(loaded[table]) != bucket_count(loaded[source]):
-        return  # a change of the number is not finished: its end is folded later
+        return  # a change of the number of buckets is under way: its last commit is folded later
     newest = next(filter(changes_numbering, ancestry(loaded[source])), None)
     if newest is not None:
-        # What was said before is of cells of another numbering.
+        # What was said before is of the cells of another number of buckets.
         sequence = newest.sequence_number or 0
         connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, source), CHANGES.c.sequence < sequence))
         connection.execute(sa.delete(BUILT).where(of(BUILT, stream, table), BUILT.c.input_sequence < sequence))
@@ -48,7 +48,7 @@ def _prove(connection: sa.Connection, stream: str, table: str, loaded: Mapping[s
 
 
 def _lose(connection: sa.Connection, stream: str, table: str, newest: int) -> None:
-    """Say of every cell of which nothing is known that it is lost; `newest` is the sequence number of its input."""
+    """Mark cells of which nothing is known as of unknown provenance; `newest`: the sequence number of their input."""
     source = tables.INPUT_OF[table]
     place = CELLS.c["partition", "bucket"]
     # Events without an entity are in no session.

@@ -15,9 +15,9 @@ VERSION = 4
 """Goes up with every change of these tables: a database of another version is not read, but made anew from the lake."""
 
 LOST = "lost"
-"""In place of a fingerprint, where it is not known how a cell was built: other than any, so that the cell is stale. It
-was built from nothing newer than the input of its `input_sequence`. With a colon and a fingerprint behind it, a foreign
-writer changed what was built so."""
+"""In place of a fingerprint, where it is unknown how a cell was built: it equals none, so the cell is stale. It was
+built from nothing newer than the input of its `input_sequence`. With a colon and a fingerprint behind it: a foreign
+writer changed what was built under that one."""
 _AFTER_LOST = "losu"
 VALUES_A_STATEMENT = 10_000
 """Databases bound how many values a statement may hold; SQLite's bound is the lowest, 32,766."""
@@ -81,7 +81,8 @@ UNTOLD = _table(
     _value("committed_at", sa.BigInteger()),
     _value("disturbed", sa.Boolean()),
 )
-"""The newest change of cells whose files do not tell it: of emptied ones, and of disturbed ones of raw."""
+"""The newest change of cells where it cannot be derived from the live data files: of emptied cells, and of disturbed
+cells of raw."""
 FILES = _table(
     "files",
     _key("path", sa.String()),
@@ -97,7 +98,7 @@ ACCEPTED = _table(
     _key("generation", sa.Integer()),
 )
 LISTINGS = _table("listings", _value("content", sa.Text()))
-"""Where the next listing of a bucket may start. No part of the fold, and no fact: lost, all keys are listed again.
+"""Where the next listing of an S3 bucket may start. No part of the fold, and no fact: lost, all keys are listed again.
 
 It is forgotten with the stream's facts, so that keys are looked at again of which it is no longer known that they were
 read.

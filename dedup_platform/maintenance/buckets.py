@@ -16,11 +16,11 @@ from pyiceberg.table.snapshots import Snapshot
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, ConservationError, IncompatibleChangeError
 from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.layout import Files, Layout
 from dedup_platform.lake.receipts import BuildReceipt, Input, SummaryValues
 from dedup_platform.lake.snapshots import ancestry, bucket_count, changes_numbering, head, paired_duplicates
 from dedup_platform.lake.table_files import buckets_of
 from dedup_platform.ledger import LOST, Head, Ledger
-from dedup_platform.maintenance.layout import Files, Layout
 from dedup_platform.planning.cells import NO_ENTITY, Cell
 from dedup_platform.recompute.chunks import Chunk
 from dedup_platform.recompute.receipts import receipt_of_same_rows

@@ -82,8 +82,8 @@ def tagged_snapshots(table: Table) -> set[int]:
 
 
 def unpublished_snapshots(table: Table, rules: Rules, now: datetime) -> Iterator[Snapshot]:
-    """Old snapshots in no branch: what was staged and never published, or taken back."""
-    held = {each.snapshot_id for at in table.refs().values() for each in ancestry(table, at.snapshot_id)}
+    """Old snapshots in no branch: what was staged and never published, or rolled back."""
+    reachable = {each.snapshot_id for at in table.refs().values() for each in ancestry(table, at.snapshot_id)}
     for snapshot in table.snapshots():
-        if snapshot.snapshot_id not in held and now - committed_at(snapshot) > rules.snapshot_age:
+        if snapshot.snapshot_id not in reachable and now - committed_at(snapshot) > rules.snapshot_age:
             yield snapshot

@@ -92,14 +92,14 @@ class Maintenance:
         before = extent(self.lake.catalog, stream, table)
         expired, compacted, waits = 0, 0, None
         try:
-            # History first: it is as it was when the table downstream of this one was settled.
+            # History first: it is as it was when the proofs of the table downstream were renewed.
             expired = retry_on_conflict(self._expire)(stream, table, now)
             compacted = self._compact(stream, table, now)
             self._rewrite_manifests(stream, table)
         except ClockBehindError as error:
             waits = str(error)
         if table in tables.INPUT_OF:
-            retry_on_conflict(self._settle)(stream, table, now)
+            retry_on_conflict(self._renew_proofs)(stream, table, now)
         elif table == tables.RAW_EVENTS and self._checkpoints.is_due(stream, table):
             retry_on_conflict(self._checkpoints.commit_positions)(stream)
         orphans = procedures.remove_orphans(self.lake, stream, table, stream.maintenance.orphan_age)
@@ -141,10 +141,10 @@ class Maintenance:
         history = self._history(stream, table, heads, now)
         expired = {snapshot.snapshot_id for snapshot in unpublished_snapshots(loaded, stream.maintenance, now)}
         if table == tables.DUPLICATE_EVENTS:
-            # Taken back or not, events that are read are read with these.
+            # Rolled back or not, events that are read are read with these.
             expired -= self._paired(stream)
-        # What the consumer has not settled yet waits for the next time. So does what tells of something that was taken
-        # back or changed by somebody else, until it is repaired: a snapshot older than all history counts as expired.
+        # Kept for the next time: snapshots that the consumer has not processed, and those that record a rollback or a
+        # foreign write, until that is repaired: a snapshot older than all history counts as expired.
         consumer = CONSUMER.get(table)
         is_lost = any(self.ledger.is_lost(stream.name, each) for each in (table, consumer) if each)
         if not is_lost and not (consumer and self._unproven(stream, consumer, history)):
@@ -161,9 +161,11 @@ class Maintenance:
         snapshots = list(ancestry(loaded, heads[table].snapshot_id))
         needed = {base for name in loaded.refs() if name.startswith(STAGING) for base in staging_base(loaded, name)}
         if table == tables.RAW_EVENTS:
-            # Where a topic is read on is told by the newest that tells it.
-            telling = (snapshot.snapshot_id for snapshot in snapshots if summary(snapshot, POSITIONS) is not None)
-            needed |= set(islice(telling, 1))
+            # The newest snapshot with positions says where the reading of topics goes on.
+            with_positions = (
+                snapshot.snapshot_id for snapshot in snapshots if summary(snapshot, POSITIONS) is not None
+            )
+            needed |= set(islice(with_positions, 1))
         if table == tables.DEDUPLICATED_EVENTS:
             needed |= {events for events, _ in list(pairs(loaded))[:1]}
         if table == tables.DUPLICATE_EVENTS:
@@ -184,7 +186,7 @@ class Maintenance:
         events = self.lake.catalog.load_table(stream.name, tables.DEDUPLICATED_EVENTS)
         return {duplicates for _, duplicates in pairs(events)}
 
-    def _settle(self, stream: Stream, table: str, now: datetime) -> None:
+    def _renew_proofs(self, stream: Stream, table: str, now: datetime) -> None:
         """Say of cells for which nothing new waits that they are built from the input as it is now.
 
         Only of those whose proof goes when the input's history expires. Where there are many receipts, the same commit

@@ -29,7 +29,7 @@ def spark_resource(settings: Settings) -> dg.ResourceDefinition:
 def platform_resource(
     settings: Settings, streams: Mapping[str, Stream], clock: Callable[[], datetime]
 ) -> dg.ResourceDefinition:
-    """The platform over these streams. In a run it also notes which process executes it, see `bury_dead_runs`."""
+    """The platform over these streams. In a run it also notes which process executes it, see `fail_dead_runs`."""
 
     @dg.resource(required_resource_keys={"spark"}, description="The tables of all streams of this deployment.")
     def platform(context: dg.InitResourceContext) -> Platform:

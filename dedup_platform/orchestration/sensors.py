@@ -21,7 +21,7 @@ from dedup_platform.orchestration.metadata import asset_key, written_with
 from dedup_platform.orchestration.partitions import Listing, listing
 from dedup_platform.planning.circuit_breaker import sentence
 from dedup_platform.planning.planner import PlannedRun, TablePlan
-from dedup_platform.planning.triage import Held, Request, described, paused_until, triage
+from dedup_platform.planning.triage import Deferred, Request, described, paused_until, triage
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, format_duration
@@ -95,11 +95,11 @@ def _late_partitions(stream: Stream, jobs: Sequence[Any], interval: int) -> dg.S
             return dg.SkipReason(str(error))
         listed = listing(stream)
         requests: list[dg.RunRequest] = []
-        held: list[Held] = []
+        held: list[Deferred] = []
         asked: dict[int, str] = {}
         for plan, most in _shares(plans, stream.late.max_runs_per_tick):
             for decision in _decisions(context.instance, stream, plan, listed, asked, platform.clock()):
-                if isinstance(decision, Held):
+                if isinstance(decision, Deferred):
                     held.append(decision)
                 elif len(requests) < most:
                     requests.append(_run_request(stream, plan.table, decision, listed))
@@ -130,7 +130,7 @@ def _decisions(
     listed: Listing,
     asked: Mapping[int, str],
     now: datetime,
-) -> Iterator[Request | Held]:
+) -> Iterator[Request | Deferred]:
     """For each planned run of a table: what to ask for and what waits, also for what was `asked` for just now."""
     history = runs.history(instance, stream, plan.table)
     history = replace(history, in_work={**asked, **history.in_work})

@@ -3,7 +3,7 @@
     normal ──may pass──> retrying ──max_attempts──> open ─┐
        │                                            ↑     │ cool-down: one probe, and the next cool-down is longer
        │                                            └─────┘
-       └──cannot pass by itself──> failing: probed like open, and tried at once when its evidence changed
+       └──cannot pass by itself──> failing: probed like open, and tried at once when stream file or positions changed
 
 Whatever the state, a success leads back to normal.
 """
@@ -29,17 +29,18 @@ class BreakerPolicy:
 
     @property
     def longest_pause(self) -> timedelta:
-        """No next try is told to be further ahead."""
+        """No next try is further ahead than this."""
         return max(self.max_backoff, self.cool_down, self.max_cool_down)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A try that failed: why, in words, and the fingerprint of what the stream file and the positions said then."""
+    """A try that failed: why, in words, and on what input."""
 
     kind: Kind
     reason: str
     evidence: str
+    """A hash of the stream file and the positions: another one resets the breaker."""
     batch: str | None = None
     """What a person accepts to let a held batch pass."""
 
@@ -53,7 +54,7 @@ class Circuit:
     attempts: int = 0
     """Failures in a row."""
     opened: int = 0
-    """How often in a row it opened, so many cool-downs there were."""
+    """How often in a row it opened: each time the cool-down is longer."""
     since: datetime | None = None
     """The first of these failures."""
     next_try: datetime | None = None
@@ -68,7 +69,7 @@ _SECONDS = "%Y-%m-%d %H:%M:%S"
 def failed(before: Circuit, failure: Failure, policy: BreakerPolicy, now: datetime, jitter: float) -> Circuit:
     """The state after one more failure; `jitter`, from 0 to 1, spreads the tries of streams that failed together."""
     if failure.evidence != before.evidence:
-        # Somebody acted in between: this is another failure's story.
+        # The stream file or the positions are others than at the last failure: count anew.
         before = NORMAL
     attempts = before.attempts + 1
     opens = failure.kind != "transient" or before.state in ("open", "failing") or attempts >= policy.max_attempts

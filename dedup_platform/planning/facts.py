@@ -21,7 +21,8 @@ class Change(NamedTuple):
     arrival_min: datetime | None = None
     """Earliest arrival among the new rows; None where the input does not tell."""
     disturbed: bool = False
-    """Whether rows may be gone that were in the cell or beat one of its own: a verdict may change without a new row."""
+    """Whether rows may have been removed that were in the cell, or that had beaten one of its own: a verdict may change
+    without a new row."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,13 @@ class Facts:
     table: str
     changes: Mapping[Cell, Change]
     outdated: frozenset[Cell]
-    """Cells that were built with other settings or by an older version of the stage, and the overtaken ones."""
+    """Cells that were built with other settings or by an older version of the rule, and the overtaken ones."""
     fingerprint: str
     arrival_max: Mapping[Cell, datetime] = field(default_factory=dict)
     """Latest arrival in each cell of the input near a changed one (only where `reach` > 0)."""
     overtaken: frozenset[Cell] = frozenset()
-    """Cells before which one nearby was built with other settings: of what it saw, these know nothing."""
+    """Cells built with the current settings next to one that was built later with others: the records that came to that
+    one meanwhile were never evaluated here under the current settings."""
     reach: int = 0
     """Partitions on either side of a cell that a record of it can beat or be beaten in."""
 
@@ -53,9 +55,9 @@ class Facts:
 
     @cached_property
     def disturbed(self) -> frozenset[Cell]:
-        """The cells that go together: records went from them or between them, or may have beaten some of theirs.
+        """Cells that go together: records were removed from them or moved between them, or may have beaten theirs.
 
-        How far a record reached that went is told by the rules of whoever asks, not of whoever took it away.
+        How far a removed record reached follows from the current window, not from that of whoever removed it.
         """
         changed = {cell for cell, change in self.changes.items() if change.disturbed}
         near = {other for cell in changed for other in neighbours(cell, self.reach) if other in self.arrival_max}

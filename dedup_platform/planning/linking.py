@@ -1,4 +1,4 @@
-"""Which further cells a recomputation must take in, so that linked cells change together (rule 9, design section 5).
+"""Which further cells a recomputation must take in, so that linked cells change together (rule 9).
 
 The rules alone: what links cells in the data is asked of whoever can read it. Pure: no Spark, no files, no clock.
 """
@@ -48,7 +48,7 @@ def with_whole_buckets(cells: Cells, facts: Facts) -> Cells:
     """These cells, and all that waits in their buckets.
 
     A session is in the table once, whole, if the commit that takes in a part of what changed in its bucket takes in all
-    of it. Closing over the chains and old sessions that touch rebuilt cells would do as well, at more cost in proof.
+    of it. A transitive closure over chains and old sessions would suffice, but is harder to prove correct.
     """
     buckets = {cell.bucket for cell in cells}
     return cells | {cell for cell in facts.pending if cell.bucket in buckets}

@@ -1,7 +1,7 @@
 """Which cells are stale, why, and which runs repair them. Pure: facts + policy + now -> plan.
 
-Stale is what is wanted less what is built. It is asked anew each time, so a lost tick or a crashed run heals at the
-next.
+What is stale is derived anew each time, from what the tables need and what receipts prove, so a missed tick or a
+crashed run heals at the next.
 """
 
 from bisect import bisect_left
@@ -146,7 +146,7 @@ def _judge(
     found = [facts.changes.get(cell) for cell in group]
     changes = [change for change in found if change]
     rows = sum(change.rows_added for change in changes)
-    # Clocks differ a little. But what is further ahead of ours may have been made as long ago as one waits at most.
+    # A commit time more than `settle` ahead comes from a wrong clock: its age is unknown, and it has waited enough.
     latest, longest = now + policy.settle, policy.max_delay
     waiting = max((now - at if (at := each.first_commit) <= latest else longest for each in changes), default=_NO_TIME)
     quiet = min((now - at if (at := each.last_commit) <= latest else longest for each in changes), default=_NO_TIME)
@@ -176,7 +176,7 @@ def _runs(stale: list[StaleCell], hulls: set[tuple[int, int]], facts: Facts, pol
         begin, end = (bisect_left(ready, edge, key=_partition) for edge in (first, last + 1))
         runs.append((first, last, ready[begin:end]))
     longest = policy.max_delay or max((cell.waiting for cell in ready), default=_NO_TIME)
-    # Of other settings it is not known since when: there are ever fewer cells of them, so they may go before others.
+    # Cells outdated by settings have no waiting time: they rank as if they had waited longest. They get ever fewer.
     runs.sort(
         key=lambda run: max(longest if cell.reason == "settings" else cell.waiting for cell in run[2]), reverse=True
     )

@@ -63,8 +63,8 @@ class RunHistory:
 class Request:
     """A run to ask for, under a new key: Dagster never starts the same key twice, not even a failed one.
 
-    A run that is started under the key is created after the run that the key names as the newest that ended. Until it
-    ends its partitions are held, and then the newest that ended is another, for ever.
+    So the key includes the newest run that has ended: the same request evaluated twice has the same key, and a retry,
+    after the run has ended, another one. Until then its partitions are deferred.
     """
 
     partitions: tuple[int, ...]
@@ -79,7 +79,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Held:
+class Deferred:
     """Partitions that stay stale for now, and the reason in words that a person can act on."""
 
     partitions: tuple[int, ...]
@@ -100,7 +100,7 @@ def paused_until(ends: Sequence[datetime], now: datetime) -> datetime | None:
     return due if now < due <= now + 2 * LONGEST_PAUSE else None
 
 
-def triage(planned: PlannedRun, history: RunHistory, last_known: int, now: datetime) -> Iterator[Request | Held]:
+def triage(planned: PlannedRun, history: RunHistory, last_known: int, now: datetime) -> Iterator[Request | Deferred]:
     """Split one planned run into what to ask for and what waits.
 
     `last_known` is the last partition that Dagster has a key for: one unknown key fails the whole tick.
@@ -109,7 +109,7 @@ def triage(planned: PlannedRun, history: RunHistory, last_known: int, now: datet
     for verdict, group in groupby(zip(verdicts, planned.partitions, strict=True), key=itemgetter(0)):
         partitions = tuple(partition for _, partition in group)
         if isinstance(verdict, str):
-            yield Held(partitions, verdict)
+            yield Deferred(partitions, verdict)
         elif verdict < TRIES_TOGETHER:
             yield Request(partitions, planned, verdict, history.newest)
         else:
@@ -128,7 +128,7 @@ def _verdict(partition: int, planned: PlannedRun, history: RunHistory, last_know
     return len(tries)
 
 
-def described(held: Iterable[Held], name: Callable[[int], str]) -> list[str]:
+def described(held: Iterable[Deferred], name: Callable[[int], str]) -> list[str]:
     """One line for each range and reason: `2026-01-03 … 2026-01-05: <reason>`."""
     lines = []
     by_reason: dict[str, list[int]] = {}

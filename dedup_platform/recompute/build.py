@@ -1,4 +1,4 @@
-"""Rebuilds cells of a derived table: pins its inputs, widens to linked cells, calls the stage, checks, publishes.
+"""Rebuilds cells of a derived table: pins its inputs, widens to linked cells, applies the rule, checks, publishes.
 
 The commit names every cell that was checked, rewritten or not, so that nothing is planned again for ever (rule 6).
 Whoever loses a race to another writer gets ConflictError, and nothing was written.
@@ -45,7 +45,7 @@ from dedup_platform.tables import (
 
 NO_NUMBERS: Mapping[int, Mapping[str, float]] = MappingProxyType({})
 MANY_STARTS = 100_000
-"""Beyond so many cells in which old sessions may start, those that there are are asked for instead."""
+"""Above this many candidate cells in which old sessions may start, the ledger is asked which of them there are."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Recompute:
         if build.facts.changes.keys() <= cells:
             expected = total_events(self.lake, stream, SESSION_FRAGMENTS, build.heads[SESSION_FRAGMENTS], recount)
             if total != expected and not recount:
-                # Tables that an older version left wrong say of no cell that it is stale: all are built anew.
+                # Totals disagree although nothing is stale, as in tables that never had them checked: rebuild all.
                 return self._sessionize(build, cells | self._known_cells(build), recount=True)
             self._balance(build, [], total == expected, f"fragments of {expected} events, but sessions of {total}")
         reaches = max([longest, *(each.reaches for each in sessions.cells)])

@@ -1,6 +1,6 @@
 """Work on whole cells, done by tasks of Spark that read and write data files themselves.
 
-A task takes the files of some cells, gives their rows to a kernel, compares the outcome with what the table holds and
+A task takes the files of some cells, applies the rule to their rows, compares the outcome with what the table holds and
 writes what differs (rule 6). It commits nothing: what it returns are files that no snapshot names yet.
 """
 

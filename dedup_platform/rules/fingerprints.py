@@ -12,7 +12,8 @@ SESSIONS_VERSION = 1
 """Of the rules of this package that make each table's rows. Raised whenever the same settings and the same input give
 other rows: every cell that an older version built is stale then."""
 LARGE_SUMS_VERSION = 2
-"""Of the rule for sums that can be too large: 1 let them pass what their type holds."""
+"""Of the rule for sums that overflow their type (2: null). In the fingerprints of streams with such sums only, so that
+no other stream is rebuilt for it."""
 
 
 def fingerprint(stream: Stream, table: str) -> str:
@@ -24,7 +25,6 @@ def fingerprint(stream: Stream, table: str) -> str:
 def _deciding(stream: Stream, table: str) -> list[object]:
     columns = [f"{column.name} {column.type}" for column in tables.columns(stream, table)]
     aggregates: dict[str, object] = {name: str(each) for name, each in stream.sessions.aggregates.items()}
-    # What decides them changed once, and the rows of streams without any did not.
     aggregates |= {name: (aggregates[name], LARGE_SUMS_VERSION) for name in tables.large_sums(stream)}
     return {
         tables.DEDUPLICATED_EVENTS: [DEDUPLICATION_VERSION, columns, stream.deduplicate.key, stream.deduplicate.window],

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import polars as pl
 
 from dedup_platform.planning.moments import in_microseconds
-from dedup_platform.rules.sums import merged_sums, told
+from dedup_platform.rules.sums import merged_sums, sum_or_null
 from dedup_platform.stream import Aggregate, Stream
 from dedup_platform.tables import ARRIVAL_ORDER, SESSIONS, column_names, large_sums
 
@@ -32,7 +32,7 @@ def stitch(fragments: pl.DataFrame, stream: Stream) -> pl.DataFrame:
     return sessions.with_columns(
         pl.col("first_arrived").struct.field("session_id").alias("session_id"),
         pl.col("first_arrived").struct.field("arrival_time").alias("first_arrived_at"),
-        *(told(name, largest) for name, largest in large_sums(stream).items()),
+        *(sum_or_null(name, largest) for name, largest in large_sums(stream).items()),
     ).select(column_names(stream, SESSIONS))
 
 

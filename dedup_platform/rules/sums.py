@@ -12,18 +12,20 @@ _TWICE_THE_DIGITS = 76
 Number = TypeVar("Number", pl.Expr, pl.Series)
 
 
-def told(name: str, largest: Decimal) -> pl.Expr:
-    """A sum as sessions have it: null where it is too large to be told."""
+def sum_or_null(name: str, largest: Decimal) -> pl.Expr:
+    """A sum as sessions have it: null where it overflowed its type."""
     value = pl.col(name)
-    return pl.when(_is_told(value, largest)).then(value).alias(name)
+    return pl.when(_fits(value, largest)).then(value).alias(name)
 
 
 def merged_sums(values: pl.Series, groups: pl.Series, largest: Decimal) -> pl.Series:
-    """As `exact_sums`, of sums: where one of them is too large to be told, so is their sum, whatever the others are."""
+    """As `exact_sums`, of sums: where one of them overflowed, so has their sum, whatever the others are."""
     sums = exact_sums(values, groups, largest)
-    untold = groups.filter(~_is_told(values, largest).fill_null(value=True))
+    overflowed = groups.filter(~_fits(values, largest).fill_null(value=True))
     numbers = groups.unique().sort()
-    return sums.zip_with(~numbers.is_in(untold.implode()), pl.Series([largest], dtype=sums.dtype)).alias(values.name)
+    return sums.zip_with(~numbers.is_in(overflowed.implode()), pl.Series([largest], dtype=sums.dtype)).alias(
+        values.name
+    )
 
 
 def exact_sums(values: pl.Series, groups: pl.Series, largest: Decimal) -> pl.Series:
@@ -43,5 +45,5 @@ def exact_sums(values: pl.Series, groups: pl.Series, largest: Decimal) -> pl.Ser
     return found
 
 
-def _is_told(value: Number, largest: Decimal) -> Number:
+def _fits(value: Number, largest: Decimal) -> Number:
     return (value < largest) & (value > largest.copy_negate())

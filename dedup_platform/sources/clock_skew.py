@@ -1,6 +1,6 @@
-"""How far the clocks of producers are from the log's: the skew `arrival_time` - `event_time` of each source.
+"""How far the clocks of producers are from the source's: the skew `arrival_time` - `event_time` of each source.
 
-Skews are counted in buckets that grow with them, so that counts of many files and tasks can be added up, and the
+Skews are counted in histogram bins that grow with them, so that counts of many files and tasks can be added up, and the
 percentiles of the sum are right to 1 %.
 """
 
@@ -30,7 +30,7 @@ class Observed:
     rejected: Mapping[str, int]
     """Reason -> records that are no events."""
     skews: Mapping[int, int]
-    """Bucket of `skew_bucket` -> events."""
+    """Bin of `skew_bin` -> events."""
     longest: float | None
     """The largest skew in seconds; None without events."""
 
@@ -62,7 +62,7 @@ def skew_seconds() -> pl.Expr:
     return (pl.col("arrival_time") - pl.col("event_time")).dt.total_microseconds() / 1e6
 
 
-def skew_bucket() -> pl.Expr:
+def skew_bin() -> pl.Expr:
     """The bucket that the skew falls into: 0 below a millisecond, negative where the event is ahead."""
     microseconds = (pl.col("arrival_time") - pl.col("event_time")).dt.total_microseconds()
     size = (microseconds.abs() / _MILLISECOND).clip(lower_bound=1).log(_GROWTH).floor().cast(pl.Int32)

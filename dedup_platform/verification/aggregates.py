@@ -9,7 +9,7 @@ from dedup_platform.stream import Stream
 from dedup_platform.tables import aggregate_type, large_sums
 
 _LOWER_DIGITS = 20
-"""Of a decimal's 38: then the other 18 are a long."""
+"""The digits of the lower half of a decimal: the other 18 of its 38 fit a long."""
 
 
 def over_events(stream: Stream, order: Column) -> list[Column]:
@@ -41,24 +41,24 @@ def over_fragments(stream: Stream, order: Column) -> list[Column]:
     ]
 
 
-def told_sums(stream: Stream) -> dict[str, Column]:
-    """The sums that can be too large to be told, as sessions have them: then null."""
-    return {name: F.when(_is_told(F.col(name), largest), F.col(name)) for name, largest in large_sums(stream).items()}
+def sums_or_null(stream: Stream) -> dict[str, Column]:
+    """The sums that can overflow their type, as sessions have them: then null."""
+    return {name: F.when(_fits(F.col(name), largest), F.col(name)) for name, largest in large_sums(stream).items()}
 
 
 def _merged_sum(value: Column, largest: Decimal) -> Column:
-    """Of sums: where one of them is too large to be told, so is their sum, whatever the others are."""
-    is_told = F.min(_is_told(value, largest))
-    return F.when(~is_told, _literal(largest)).otherwise(_exact_sum(value, largest))
+    """Of sums: where one of them overflowed, so has their sum, whatever the others are."""
+    fits = F.min(_fits(value, largest))
+    return F.when(~fits, _literal(largest)).otherwise(_exact_sum(value, largest))
 
 
-def _is_told(value: Column, largest: Decimal) -> Column:
+def _fits(value: Column, largest: Decimal) -> Column:
     # Not by abs: Spark's rounds to 34 digits.
     return (value < _literal(largest)) & (value > _literal(largest.copy_negate()))
 
 
 def _exact_sum(value: Column, largest: Decimal) -> Column:
-    """The sum of decimals, held to `largest` and its negative: exact, whatever is reached on the way.
+    """The sum of decimals, clamped to `largest` and its negative: exact, whatever is reached on the way.
 
     Spark's own raises where a sum on the way needs more digits than a decimal has; so it sums halves of the digits.
     """
@@ -69,7 +69,7 @@ def _exact_sum(value: Column, largest: Decimal) -> Column:
 
 
 def _joined(largest: Decimal) -> Callable[[Decimal | None, Decimal | None], Decimal | None]:
-    """Of the sums of the higher and of the lower halves: the whole, held to `largest` and its negative."""
+    """Of the sums of the higher and of the lower halves: the whole, clamped to `largest` and its negative."""
     place = _LOWER_DIGITS - _scale(largest)
 
     def joined(higher: Decimal | None, lower: Decimal | None) -> Decimal | None:

@@ -5,7 +5,7 @@ from pyspark.sql import Column, DataFrame, Window, functions as F
 from dedup_platform.planning.moments import in_microseconds
 from dedup_platform.stream import Stream
 from dedup_platform.tables import SESSIONS, column_names
-from dedup_platform.verification.aggregates import over_fragments, told_sums
+from dedup_platform.verification.aggregates import over_fragments, sums_or_null
 
 
 def stitch(fragments: DataFrame, stream: Stream) -> DataFrame:
@@ -44,7 +44,7 @@ def stitch_edges(fragments: DataFrame, stream: Stream) -> DataFrame:
 
 def _as_sessions(joined: DataFrame, stream: Stream) -> DataFrame:
     first = {"session_id": "first_arrived.session_id", "first_arrived_at": "first_arrived.arrival_time"}
-    columns = {name: F.col(place) for name, place in first.items()} | told_sums(stream)
+    columns = {name: F.col(place) for name, place in first.items()} | sums_or_null(stream)
     return joined.withColumns(columns).select(column_names(stream, SESSIONS))
 
 

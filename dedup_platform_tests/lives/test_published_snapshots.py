@@ -15,8 +15,8 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
+from dedup_platform.lake.layout import Layout
 from dedup_platform.lake.snapshots import files_by_cell, head
-from dedup_platform.maintenance.layout import Layout
 from dedup_platform.platform import Platform
 from dedup_platform.rules.sessions import stitch_slices
 from dedup_platform.stream import Stream

@@ -4,7 +4,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from dedup_platform.planning.planner import PlannedRun
-from dedup_platform.planning.triage import Held, PastRun, Request, RunHistory, described, pause, paused_until, triage
+from dedup_platform.planning.triage import (
+    Deferred,
+    PastRun,
+    Request,
+    RunHistory,
+    described,
+    pause,
+    paused_until,
+    triage,
+)
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LAST_KNOWN = 1000
@@ -15,11 +24,13 @@ def past(first: int, last: int, ago: timedelta, failed: bool = True, watermark: 
     return PastRun(first, last, watermark, failed, NOW - ago)
 
 
-def decide(*runs: PastRun, in_work: dict[int, str] | None = None, last_known: int = LAST_KNOWN) -> list[Request | Held]:
+def decide(
+    *runs: PastRun, in_work: dict[int, str] | None = None, last_known: int = LAST_KNOWN
+) -> list[Request | Deferred]:
     return list(triage(PLANNED, RunHistory(runs, in_work or {}), last_known, NOW))
 
 
-def asked(decisions: list[Request | Held]) -> list[tuple[tuple[int, ...], int]]:
+def asked(decisions: list[Request | Deferred]) -> list[tuple[tuple[int, ...], int]]:
     return [(each.partitions, each.tries) for each in decisions if isinstance(each, Request)]
 
 
@@ -30,13 +41,13 @@ def test_what_was_never_tried_is_asked_for_as_planned() -> None:
 def test_partitions_that_a_run_works_on_wait_and_the_rest_goes_on() -> None:
     decisions = decide(in_work={11: "0123456789abcdef"})
     assert asked(decisions) == [((10,), 0), ((12, 13), 0)]
-    assert described([each for each in decisions if isinstance(each, Held)], str) == ["11: run 01234567 is at it"]
+    assert described([each for each in decisions if isinstance(each, Deferred)], str) == ["11: run 01234567 is at it"]
 
 
 def test_keys_that_dagster_does_not_know_yet_wait_and_are_shown() -> None:
     decisions = decide(last_known=11)
     assert asked(decisions) == [((10, 11), 0)]
-    [line] = described([each for each in decisions if isinstance(each, Held)], str)
+    [line] = described([each for each in decisions if isinstance(each, Deferred)], str)
     assert line.startswith("12 … 13: Dagster has no such partition yet")
 
 
@@ -54,7 +65,7 @@ def test_a_partition_that_fails_again_and_again_does_not_hold_the_others() -> No
     failures = [past(12, 12, timedelta(minutes=minutes)) for minutes in (1, 3, 7, 15)]
     decisions = decide(*failures)
     assert asked(decisions) == [((10, 11), 0), ((13,), 0)]
-    [line] = described([each for each in decisions if isinstance(each, Held)], str)
+    [line] = described([each for each in decisions if isinstance(each, Deferred)], str)
     assert line == "12: still stale after 4 tries; the next one starts after 2024-05-01 12:07:00 UTC"
 
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from hypothesis import given, strategies as st
 
-from dedup_platform.sources.clock_skew import SHOWN, Observed, clocks, skew_bucket, skew_seconds
+from dedup_platform.sources.clock_skew import SHOWN, Observed, clocks, skew_bin, skew_seconds
 from dedup_platform.sources.records import EVENT_TIME_IN_FUTURE, MALFORMED_RECORD
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -24,7 +24,7 @@ def rows(skews: list[float | None]) -> pl.DataFrame:
 
 
 def observed(*skews: float | None, source: str = "a", rejected: dict[str, int] | None = None) -> Observed:
-    found = rows(list(skews)).select(skew_bucket().alias("bucket"), skew_seconds().alias("seconds")).drop_nulls()
+    found = rows(list(skews)).select(skew_bin().alias("bucket"), skew_seconds().alias("seconds")).drop_nulls()
     counts = dict(found["bucket"].value_counts().iter_rows())
     longest = [value for value in found["seconds"] if value is not None]
     return Observed(source, 0, rejected or {}, counts, max(longest, default=None))

@@ -65,7 +65,7 @@ class Positions:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a stream stands in each topic that it ever read, and up to where people accept all rejects of it."""
+    """How far a stream has read each topic that it ever read, and up to where people accept all rejects of it."""
 
     positions: Mapping[str, Positions] = field(default_factory=dict)
     accepted: Mapping[str, Positions] = field(default_factory=dict)

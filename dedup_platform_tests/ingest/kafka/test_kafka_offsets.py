@@ -14,9 +14,9 @@ from pyiceberg.table.snapshots import Snapshot
 from dedup_platform.errors import ConflictError, LostRecordsError
 from dedup_platform.ingest.kafka_offsets import TOPICS
 from dedup_platform.lake import Lakehouse, Staged
+from dedup_platform.lake.layout import Layout
 from dedup_platform.lake.receipts import SummaryValues
 from dedup_platform.lake.snapshots import SUMMARY, head
-from dedup_platform.maintenance.layout import Layout
 from dedup_platform.maintenance.upkeep import Maintenance
 from dedup_platform.platform import Platform
 from dedup_platform.sources.kafka import Place, Positions
@@ -263,8 +263,8 @@ def test_what_the_version_before_wrote_is_read(reading: Open, one: Log, two: Log
     old(platform, accepted=Positions("one", "a", {0: Place(2), 1: Place(1)}))
     old(platform, positions=Positions("one", "a", {0: Place(1), 1: Place(0)}))
     old(platform, accepted=Positions("one", "a", {0: Place(3)}))
-    assert "(0, Place(offset=3" in platform.source._ingest.standing(platform.stream(NAME))
-    assert "(1, Place(offset=1" in platform.source._ingest.standing(platform.stream(NAME))
+    assert "(0, Place(offset=3" in platform.source._ingest.change_token(platform.stream(NAME))
+    assert "(1, Place(offset=1" in platform.source._ingest.change_token(platform.stream(NAME))
     platform.ingest(NAME)
     assert places(platform) == rows_of(one)[1:]
     expire(platform)

@@ -82,7 +82,7 @@ class Layout:
             self.forget()
             return {}, {}
         main = files_by_cell(loaded, source)
-        # After a table was taken back, main itself may hold files of this layout.
+        # After a rollback, main itself may hold files of this layout.
         own = {file.file_path for files in main.values() for file in files}
         copies = {
             cell: new
