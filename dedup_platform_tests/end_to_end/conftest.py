@@ -23,6 +23,7 @@ BRIEF = {
     "DEDUP_PLATFORM_SPARK_MASTER": "local[2]",
     "DEDUP_PLATFORM_DRIVER_MEMORY": "1g",
     "DEDUP_PLATFORM_SPARK_CONF": json.dumps(FEW_ROWS),
+    "DEDUP_PLATFORM_SENSOR_INTERVAL": "5",
 }
 """Settings for runs of a few seconds."""
 

@@ -76,15 +76,18 @@ def test_the_demo_over_spark_connect_has_the_rows_of_a_local_spark(
     assert json.loads(at_server(server, tmp_path / "demo", stream)("verify", "--json")) == {stream.name: []}
 
 
-def test_the_demo_on_a_standalone_cluster_has_the_rows_of_a_local_spark(
+def test_a_run_on_a_standalone_cluster_has_the_rows_of_a_local_spark(
     local_rows: Callable[[Stream], Rows], tmp_path: Path
 ) -> None:
+    stream = few_days(tmp_path, "few")
     executors = FEW_ROWS | {"spark.executor.memory": "1g", "spark.executor.cores": "1"}
     with standalone_cluster(tmp_path, workers=2) as master:
         place = {"DEDUP_PLATFORM_SPARK_MASTER": master, "DEDUP_PLATFORM_SPARK_CONF": json.dumps(executors)}
-        CommandLine(BRIEF | place | {"DEDUP_PLATFORM_HOME": str(tmp_path)})("demo", "--events", EVENTS)
-    stream = demo_of(tmp_path)
-    assert rows_of(tmp_path / "demo", stream) == local_rows(stream)
+        home = {"DEDUP_PLATFORM_HOME": str(tmp_path / "home"), "DEDUP_PLATFORM_STREAMS": str(stream.origin)}
+        line = CommandLine(BRIEF | place | home)
+        line("run")
+        assert json.loads(line("verify", "--json")) == {stream.name: []}
+    assert rows_of(tmp_path / "home", stream) == local_rows(stream)
     for worker in ("0", "1"):
         assert list((tmp_path / worker).glob("app-*/*/stderr")), f"worker {worker} had no executor"
 
