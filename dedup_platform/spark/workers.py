@@ -1,12 +1,16 @@
 """Work in Spark's Python workers."""
 
 import gc
+import os
+import pickle
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from typing import cast
 from zipimport import zipimporter
 
 import pyarrow as pa
+from pyspark.cloudpickle import dumps
 from pyspark.sql import SparkSession, functions as F
 
 _NEW_OBJECTS = 100_000
@@ -31,29 +35,39 @@ def on_workers(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes
 
 
 def _by_rdd(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], bytes]) -> list[bytes]:
+    packed = dumps(run)
+
     def each(task: bytes) -> bytes:
-        prepare_worker()
-        return run(task)
+        return _unpacked(packed)(task)
 
     return spark.sparkContext.parallelize(tasks, len(tasks)).map(each).collect()
 
 
 def _by_sql(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], bytes]) -> list[bytes]:
+    packed = dumps(run)
+
     def each(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        prepare_worker()
+        work = _unpacked(packed)
         for batch in batches:
             for task in batch.column(0):
-                yield pa.RecordBatch.from_pydict({"done": pa.array([run(task.as_py())], pa.binary())})
+                yield pa.RecordBatch.from_pydict({"done": pa.array([work(task.as_py())], pa.binary())})
 
     # Joined and not captured by the function: each worker would receive all tasks.
-    packed = spark.createDataFrame(list(enumerate(tasks)), "id long, task binary")
+    sent = spark.createDataFrame(list(enumerate(tasks)), "id long, task binary")
     numbers = spark.range(0, len(tasks), 1, numPartitions=len(tasks))
-    done = numbers.join(F.broadcast(packed), "id").select("task").mapInArrow(each, "done binary")
+    done = numbers.join(F.broadcast(sent), "id").select("task").mapInArrow(each, "done binary")
     return [row.done for row in done.collect()]
 
 
+def _unpacked(packed: bytes) -> Callable[[bytes], bytes]:
+    """The work that was sent, in a worker that can import what it takes."""
+    prepare_worker()
+    return cast("Callable[[bytes], bytes]", pickle.loads(packed))
+
+
 def prepare_worker() -> None:
-    """What is to be done before each task, lest Python is busy with itself."""
+    """What is to be done before each task, lest Python fails or is busy with itself."""
+    _be_somewhere()
     _look_for_garbage_less_often()
     # Spark has Python look for new modules before each task, and Python then reads the directories of Spark's own two
     # archives anew: a tenth of a second and more, which is most of what a small task costs. So it forgets them, until
@@ -61,6 +75,17 @@ def prepare_worker() -> None:
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):
             del sys.path_importer_cache[path]
+
+
+def _be_somewhere() -> None:
+    """Spark removes the folder of a session that was idle for half an hour; its new workers are still in it.
+
+    Libraries that look for their settings there cannot even be imported then.
+    """
+    try:
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        os.chdir(os.sep)
 
 
 @cache

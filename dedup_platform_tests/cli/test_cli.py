@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import cli, errors, tables
 from dedup_platform.platform import Platform
+from dedup_platform.platform.source import Source
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
@@ -112,7 +113,6 @@ def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
 def test_rejected_records_are_listed_shown_dropped_and_replayed(
     line: Line, stream: Stream, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dedup_platform.platform import Platform
 
     settings, right = Settings(home=Path(os.environ["DEDUP_PLATFORM_HOME"])), stream.origin.read_text()
     assert "No record is rejected" in line("rejected", "list", stream.name)
@@ -171,7 +171,6 @@ def test_rejected_records_are_listed_shown_dropped_and_replayed(
 
 
 def test_plan_tells_what_is_stale_and_runs_nothing(line: Line, stream: Stream, spark: SparkSession) -> None:
-    from dedup_platform.platform import Platform
 
     settings = Settings(home=Path(os.environ["DEDUP_PLATFORM_HOME"]))
     deliver(stream, "first.json", "2024-03-01T10:00", "2024-03-02T10:00")
@@ -314,7 +313,7 @@ def test_a_run_that_is_interrupted_is_known_to_have_failed(
     # Whoever started this process in the background may have let it ignore the signal.
     before = signal(SIGINT, default_int_handler)
     monkeypatch.setattr(os, "_exit", sys.exit)
-    monkeypatch.setattr(Platform, "_batches", interrupted)
+    monkeypatch.setattr(Source, "_batches", interrupted)
     assert "what was committed stays" in line("run", code=cli.INTERRUPTED)
     [told] = json.loads(line("status", "--json"))
     assert (told["health"]["state"], told["health"]["attempts"]) == ("retrying", 1)

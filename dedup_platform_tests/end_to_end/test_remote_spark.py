@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -127,6 +128,24 @@ def test_runs_that_share_a_session_share_its_workers(server: ConnectServer, tmp_
     assert worker(server.remote) != first
 
 
+def test_workers_that_begin_after_the_folder_of_their_session_was_removed_can_work(
+    server: ConnectServer, tmp_path: Path
+) -> None:
+    """As Spark removes it once a session was idle for half an hour."""
+
+    def worker() -> tuple[int, Path]:
+        place = {"DEDUP_PLATFORM_HOME": str(tmp_path), "DEDUP_PLATFORM_SPARK_REMOTE": server.shared_session}
+        run = [sys.executable, "-c", IMPORTS_WHAT_LOOKS_AROUND]
+        told = subprocess.run(run, env=os.environ | place, stdout=PIPE, text=True, timeout=PATIENCE, check=True).stdout
+        pid, folder = told.split(maxsplit=1)
+        return int(pid), Path(folder.strip())
+
+    pid, folder = worker()
+    os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(folder)
+    assert worker()[0] != pid
+
+
 def test_a_run_without_its_server_fails_clearly_and_the_next_one_goes_on(server: ConnectServer, tmp_path: Path) -> None:
     stream = load_stream(stream_file(tmp_path, generate(tmp_path, events=4_000)))
     home = tmp_path / "home"
@@ -144,6 +163,15 @@ def test_a_run_without_its_server_fails_clearly_and_the_next_one_goes_on(server:
     assert json.loads(line("verify", "--json")) == {stream.name: []}
 
 
+IMPORTS_WHAT_LOOKS_AROUND = """
+import os
+from pyiceberg import manifest
+from dedup_platform.settings import load_settings
+from dedup_platform.spark.session import spark_session
+from dedup_platform.spark.workers import on_workers
+told = lambda task: f"{os.getpid()} {os.getcwd()}".encode() if manifest.DataFile else b""
+print(on_workers(spark_session(load_settings()), [b""], told)[0].decode())
+"""
 ASKS_FOR_ITS_WORKER = """
 import os
 from dedup_platform.settings import load_settings

@@ -13,7 +13,7 @@ from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.orchestration.embedded import note_interrupted
 from dedup_platform.orchestration.rehearsal import evaluate
-from dedup_platform.platform import Platform
+from dedup_platform.platform.source import Source
 from dedup_platform_tests.orchestration.conftest import Deployment, click, numbers, stream_file
 
 DAY = "2024-03-01"
@@ -129,7 +129,7 @@ def test_an_ingest_that_is_interrupted_failed_and_pauses(deploy: Deployment, mon
     def interrupted(*_: object) -> None:
         raise next(interruptions)
 
-    monkeypatch.setattr(Platform, "_batches", interrupted)
+    monkeypatch.setattr(Source, "_batches", interrupted)
     deploy.deliver("first.json", click("a", f"{DAY}T10:00"))
     with pytest.raises(DagsterExecutionInterruptedError):
         deploy.ingest()
