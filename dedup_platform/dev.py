@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.orchestration.embedded import make_dagster_home
+from dedup_platform.processes import with_parent
 from dedup_platform.settings import ENV_PREFIX, Settings, load_settings
 from dedup_platform.spark.connect_server import DEFAULT_PORT, ConnectServer, connect_server
 
@@ -54,8 +55,9 @@ def _dagster(settings: Settings, server: ConnectServer | None, port: int) -> Ite
         _say(f"Spark Connect server: {server.remote}, process {server.pid}")
         environment[f"{ENV_PREFIX}SPARK_REMOTE"] = server.shared_session
     command = [str(Path(sys.executable).with_name("dagster")), "dev", "--host", "127.0.0.1", "--port", str(port)]
+    command = with_parent([*command, "-m", "dedup_platform.definitions"])
     # In a process group of its own it is interrupted once, by this process, and not by the terminal as well.
-    dagster = subprocess.Popen([*command, "-m", "dedup_platform.definitions"], env=environment, process_group=0)
+    dagster = subprocess.Popen(command, env=environment, process_group=0)
     try:
         yield dagster
     finally:

@@ -8,15 +8,14 @@ from typing import Annotated
 
 import typer
 
-from dedup_platform import errors, tables
+from dedup_platform import tables
 from dedup_platform.cli import output, rejected, sources, values
-from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, err, out
+from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, err, for_each, out
 from dedup_platform.cli.exits import NOT_EQUAL
 from dedup_platform.cli.export import EXPORTED, STDOUT, WRITERS, export as write_rows
 from dedup_platform.cli.process import ON_INTERRUPT, run_to_its_end
 from dedup_platform.maintenance.upkeep import Upkeep
 from dedup_platform.orchestration.progress import shown
-from dedup_platform.platform import Status
 from dedup_platform.replay.rejected import REJECTED_EVENTS
 from dedup_platform.settings import load_settings
 from dedup_platform.spark import connect_server
@@ -83,18 +82,14 @@ def run(
 
     deployment = Deployment.of(streams)
     ON_INTERRUPT.append(partial(note_interrupted, deployment.platform()))
-    failures = []
-    for each in deployment.chosen(stream):
+
+    def run_one(each: Stream) -> None:
         with shown(err, each.name, STEPS) as listener:
-            try:
-                run_stream(deployment.settings, deployment.streams, each.name, listener)
-            except errors.DedupPlatformError as error:
-                # One stream's trouble is not another's.
-                failures.append(error)
-                listener.say(f"{each.name}: {error}")
+            run_stream(deployment.settings, deployment.streams, each.name, listener)
+
+    outcome = for_each(deployment.chosen(stream), run_one)
     _print_status(deployment, stream, as_json)
-    if failures:
-        raise failures[0]
+    outcome.end()
 
 
 @app.command()
@@ -102,11 +97,13 @@ def plan(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
     """What is stale, why, how much, and which runs would repair it. Runs nothing."""
     deployment = Deployment.of(streams)
     platform = deployment.platform()
-    plans = [(stream, each) for stream in deployment.streams.values() for each in platform.plan(stream.name)]
+    outcome = for_each(deployment.streams.values(), lambda stream: platform.plan(stream.name))
+    plans = [(deployment.streams[name], each) for name, found in outcome.done.items() for each in found]
     if as_json:
         values.print_json([values.plan_value(stream, each) for stream, each in plans])
-    else:
+    elif plans or not outcome.failures:
         output.print_plans(out, plans)
+    outcome.end()
 
 
 @app.command()
@@ -147,16 +144,19 @@ def verify(
     """Recompute everything from raw_events and compare it with the tables row for row; writes nothing."""
     deployment = Deployment.of(streams)
     platform = deployment.platform()
-    found: dict[str, list[str]] = {}
-    for each in deployment.chosen(stream):
+
+    def verify_one(each: Stream) -> list[str]:
         with shown(err, f"{each.name}: recomputing from {tables.RAW_EVENTS}", None):
-            found[each.name] = platform.verify(each.name)
+            return platform.verify(each.name)
+
+    outcome = for_each(deployment.chosen(stream), verify_one)
     if as_json:
-        values.print_json(found)
+        values.print_json(outcome.done)
     else:
-        for name, differences in found.items():
+        for name, differences in outcome.done.items():
             out.print("\n".join([f"{name}: {'differs' if differences else 'equal'}", *differences]), markup=False)
-    if any(found.values()):
+    outcome.end()
+    if any(outcome.done.values()):
         raise typer.Exit(NOT_EQUAL)
 
 
@@ -169,14 +169,17 @@ def maintain(
     """Compact small files, expire old snapshots and remove orphaned files; changes no row."""
     deployment = Deployment.of(streams)
     platform = deployment.platform()
-    done: dict[str, list[Upkeep]] = {}
-    for each in deployment.chosen(stream):
+
+    def maintain_one(each: Stream) -> list[Upkeep]:
         with shown(err, f"{each.name}: looking after its tables", None):
-            done[each.name] = platform.maintain(each.name)
+            return platform.maintain(each.name)
+
+    outcome = for_each(deployment.chosen(stream), maintain_one)
     if as_json:
-        values.print_json({name: [asdict(table) for table in found] for name, found in done.items()})
+        values.print_json({name: [asdict(table) for table in found] for name, found in outcome.done.items()})
     else:
-        output.print_upkeep(out, done)
+        output.print_upkeep(out, outcome.done)
+    outcome.end()
 
 
 @app.command()
@@ -259,17 +262,10 @@ def _ordinals(stream: Stream, keys: str) -> range:
 
 def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> None:
     platform = deployment.platform()
-    statuses: list[Status] = []
-    failures: list[errors.DedupPlatformError] = []
-    for stream in deployment.chosen(name):
-        try:
-            statuses.append(platform.status(stream.name))
-        except errors.DedupPlatformError as error:
-            # One stream's trouble is not another's.
-            failures.append(error)
+    outcome = for_each(deployment.chosen(name), lambda stream: platform.status(stream.name))
+    statuses = list(outcome.done.values())
     if as_json:
         values.print_json([values.status_value(each) for each in statuses])
     else:
         output.print_status(out, statuses)
-    if failures:
-        raise failures[0]
+    outcome.end()

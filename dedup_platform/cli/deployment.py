@@ -1,19 +1,22 @@
 """What all commands share: where they print, the arguments that are the same for all, and the streams they work on."""
 
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
 
 import typer
 from rich.console import Console
 
 from dedup_platform import errors
+from dedup_platform.cli.exits import message_of
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings, load_settings
 from dedup_platform.spark.session import spark_session
 from dedup_platform.stream import Stream, load_streams
 
+T = TypeVar("T")
 _UNBROKEN = 1_000  # columns: what goes to a file or another program is to be found there whole, a row a line
 
 
@@ -32,6 +35,32 @@ StreamsOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for programs.")]
 StreamArgument = Annotated[str, typer.Argument(metavar="STREAM")]
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """What came of a command for each stream, by its name, and the failures of the others."""
+
+    done: dict[str, T]
+    failures: list[Exception]
+
+    def end(self) -> None:
+        """Fail as the first did that failed, once the others are told."""
+        for failure in self.failures[1:]:
+            err.print(f"error: {message_of(failure)}", markup=False)
+        if self.failures:
+            raise self.failures[0]
+
+
+def for_each(streams: Iterable[Stream], act: Callable[[Stream], T]) -> Outcome[T]:
+    """Do it for each stream: one stream's trouble is not another's."""
+    outcome = Outcome[T]({}, [])
+    for stream in streams:
+        try:
+            outcome.done[stream.name] = act(stream)
+        except Exception as error:
+            outcome.failures.append(error)
+    return outcome
 
 
 @dataclass(frozen=True)

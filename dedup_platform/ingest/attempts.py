@@ -1,6 +1,7 @@
 """Tries of ingests: each notes how it went, and what it may know of earlier ones decides about the next."""
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -14,6 +15,7 @@ from dedup_platform.errors import (
     HeldBatchError,
     IncompatibleChangeError,
     LostRecordsError,
+    NewerVersionError,
     SettingsError,
     StreamFileError,
     UnreachableError,
@@ -26,7 +28,15 @@ from dedup_platform.planning import circuit_breaker
 from dedup_platform.planning.circuit_breaker import NORMAL, BreakerPolicy, Circuit, Failure, Kind
 from dedup_platform.stream import Stream
 
-LASTING = (ConservationError, IncompatibleChangeError, LostRecordsError, SettingsError, StreamFileError)
+_LOG = logging.getLogger(__name__)
+LASTING = (
+    ConservationError,
+    IncompatibleChangeError,
+    LostRecordsError,
+    NewerVersionError,
+    SettingsError,
+    StreamFileError,
+)
 """Failures that trying again does not mend: somebody must change something first. All others may pass by themselves."""
 
 
@@ -65,7 +75,9 @@ class Attempts:
             waiting = ask()
         except UnreachableError:
             raise
-        except DedupPlatformError as error:
+        except Exception as error:
+            if not isinstance(error, DedupPlatformError):
+                _LOG.warning("%s: its source could not be asked", stream.name, exc_info=error)
             self.note(stream, _kind(error), _reason(error))
             return None
         if not waiting.items:
@@ -104,8 +116,16 @@ class Attempts:
 
     def _evidence(self, stream: Stream) -> str:
         """Another text as soon as the stream file changed, or more was read or accepted."""
-        said = stream.model_dump_json() + self._ingest.change_token(stream)
-        return hashlib.sha256(said.encode()).hexdigest()
+        return hashlib.sha256((stream.model_dump_json() + self._change_token(stream)).encode()).hexdigest()
+
+    def _change_token(self, stream: Stream) -> str:
+        try:
+            return self._ingest.change_token(stream)
+        except UnreachableError:
+            raise
+        except Exception:
+            # What makes the tables' facts unreadable is what failed; once they can be read, this is another text.
+            return ""
 
     def _pause(self, stream: Stream) -> float:
         """Seconds until the next try of an ingest that is retrying."""

@@ -1,6 +1,7 @@
 """The deployment's Iceberg catalog: tables by their names, receipts and parts of checkpoints by theirs. No Spark."""
 
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.exc import DBAPIError
 
 from dedup_platform.lake.monotonic import monotonic_catalog
-from dedup_platform.lake.receipts import AnyReceipt, Receipt, parse_receipt, receipt_text
+from dedup_platform.lake.receipts import AnyReceipt, Part, Receipt, digest_of, parse_receipt, receipt_text
 from dedup_platform.settings import CATALOG, ENV_PREFIX, Settings, of_files
 from dedup_platform.uris import reaching
 
@@ -93,17 +94,41 @@ class Catalog:
             _LOG.warning("%s: the receipt %s is damaged and counts as lost: %s", stream, name, error)
             return None
 
-    def write_part(self, stream: str, name: str, rows: pa.Table) -> None:
-        """Write a part of a checkpoint, which a receipt names."""
-        with self.files.new_output(self._receipt_path(stream, name)).create() as file:
-            pq.write_table(rows, file, compression="zstd")
+    def receipts_from(self, stream: str, name: str | None) -> Iterator[tuple[str, AnyReceipt | None]]:
+        """A receipt and those before it, each with its name, as far back as none is gone or damaged: that is None.
 
-    def read_part(self, stream: str, name: str) -> pa.Table | None:
-        """A part of a checkpoint by its name; None if it is gone."""
+        One that names a newer one as the one before it is damaged. Raises NewerVersionError.
+        """
+        passed = set[str]()
+        while name:
+            receipt = self.read_receipt(stream, name)
+            passed.add(name)
+            if receipt and receipt.previous in passed:
+                _LOG.warning("%s: the receipt %s is damaged and counts as lost: it leads to itself", stream, name)
+                receipt = None
+            yield name, receipt
+            name = receipt.previous if receipt else None
+
+    def write_part(self, stream: str, name: str, rows: pa.Table) -> Part:
+        """Write a part of a checkpoint, for a receipt to name."""
+        content = pa.BufferOutputStream()
+        pq.write_table(rows, content, compression="zstd")
+        text = content.getvalue().to_pybytes()
+        with self.files.new_output(self._receipt_path(stream, name)).create() as file:
+            file.write(text)
+        return Part(name=name, rows=len(rows), digest=digest_of(text))
+
+    def read_part(self, stream: str, part: Part, schema: pa.Schema) -> pa.Table | None:
+        """The rows of a part of a checkpoint, with these columns; None if it is gone or damaged."""
         try:
-            with self.files.new_input(self._receipt_path(stream, name)).open() as file:
-                return pq.read_table(file)
+            with self.files.new_input(self._receipt_path(stream, part.name)).open() as file:
+                text = file.read()
         except FileNotFoundError:
+            return None
+        try:
+            return _rows_of(part, text, schema)
+        except (ValueError, KeyError, OSError, pa.ArrowException) as error:
+            _LOG.warning("%s: the part %s of a checkpoint is damaged and counts as lost: %s", stream, part.name, error)
             return None
 
     def stored_receipts(self, stream: str) -> list[FileInfo]:
@@ -135,6 +160,15 @@ class Catalog:
 
     def _receipt_path(self, stream: str, name: str) -> str:
         return f"{self.settings.warehouse}/{stream}/receipts/{name}"
+
+
+def _rows_of(part: Part, text: bytes, schema: pa.Schema) -> pa.Table:
+    if part.digest is not None and part.digest != digest_of(text):
+        raise ValueError("its digest is another one")
+    rows = pq.read_table(pa.BufferReader(text)).select(schema.names).cast(schema)
+    if len(rows) != part.rows:
+        raise ValueError(f"it has {len(rows)} rows instead of {part.rows}")
+    return rows
 
 
 _LOCATION = select(IcebergTables.metadata_location).where(

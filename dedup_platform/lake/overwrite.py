@@ -50,9 +50,15 @@ class Overwrite(_OverwriteFiles):
         in_order = sorted(added, key=_place)
         by_spec = [[file for file in in_order if file.spec_id == spec] for spec in {file.spec_id for file in added}]
         parts = [part for files in by_spec for part in _batches(files, MOST_ENTRIES)]
-        manifests = [*map(self._write_manifest, parts), *others]
+        # PyIceberg keeps manifests of nothing but files that earlier commits took away. To merge some of them fails.
+        manifests = [*map(self._write_manifest, parts), *filter(self._tells_anything, others)]
         merge = _ManifestMergeManager(MERGED_BYTES, MOST_MANIFESTS, True, self)
         return merge.merge_manifests(manifests)
+
+    def _tells_anything(self, manifest: ManifestFile) -> bool:
+        """Whether it names files that are there, or that this commit takes away."""
+        is_live = manifest.has_added_files() or manifest.has_existing_files()
+        return is_live or manifest.added_snapshot_id == self._snapshot_id
 
     def _write_manifest(self, files: Sequence[DataFile]) -> ManifestFile:
         with self.new_manifest_writer(self.spec(files[0].spec_id)) as writer:

@@ -2,12 +2,15 @@
 
 The summary of a commit's snapshot names its receipt, and each receipt the one before it, so that the chain outlives
 snapshots that expire. Receipts are immutable. Those of older versions are read; one of a newer version is refused by
-name, because whoever does not understand it would take what it says for not said.
+name, because whoever does not understand it would take what it says for not said. What is damaged is told by a digest;
+to take it for a receipt that says less would be to read a file twice.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, cast
 from uuid import uuid4
 
@@ -18,6 +21,8 @@ from dedup_platform.planning.cells import Cell
 
 VERSION = 1
 """Goes up when an older reader would misread a receipt."""
+DIGEST = "digest"
+"""Key of the digest of all that a receipt says besides."""
 ANY_GENERATION = -1
 """Of acceptances in the oldest receipts, which do not tell."""
 
@@ -88,13 +93,15 @@ class Part(_Model):
 
     name: str
     rows: int
+    digest: str | None = None
+    """SHA-256 of the file; the first parts do not tell."""
 
 
 Parts = Mapping[PartKind, tuple[Part, ...]]
 
 
 class Receipt(_Model):
-    """What all kinds have in common."""
+    """What all kinds have in common. A field that is added must be None by default, or the version goes up."""
 
     version: int = VERSION
     name: str = Field(default_factory=new_receipt_name)
@@ -114,7 +121,7 @@ class BuildReceipt(Receipt):
 
     kind: Literal["build"] = "build"
     table: str
-    built_from: Mapping[str, Input]
+    built_from: Mapping[str, Input] = Field(min_length=1, max_length=1)
     """Of one table, by its name."""
     fingerprint: str
     checked: tuple[Cell, ...]
@@ -183,28 +190,77 @@ def receipt_text(receipt: Receipt) -> bytes:
     """A receipt as it is stored."""
     # What a kind does not tell is left out: to the version before, a name alone said something.
     told = {name: value for name, value in receipt.model_dump(mode="json").items() if value is not None}
-    return json.dumps(told, separators=(",", ":")).encode()
+    return _text({**told, DIGEST: digest_of(_text(told))})
 
 
 def parse_receipt(stream: str, name: str, text: bytes) -> AnyReceipt:
-    """What is stored under a name. Raises NewerVersionError, and ValueError for what is no receipt."""
-    value = json.loads(text)
+    """What is stored under a name. Raises NewerVersionError, and ValueError for what is no receipt or is damaged."""
+    value = _parsed(text)
     version = _Header.model_validate(value).version
     if version > VERSION:
         raise NewerVersionError(
             f"{stream}: the receipt {name} is of version {version}, and this program knows versions up to {VERSION}: "
             "it was written by a newer one. Install that version or a newer one, and run again."
         )
-    # The first receipts did not tell their kind.
-    return _ANY.validate_python({"kind": _kind(value), **value, "name": name})
+    digest = value.pop(DIGEST, None)
+    if digest is not None and digest != digest_of(_text(value)):
+        raise ValueError("it does not say what its digest is of")
+    if value.get("name", name) != name:
+        raise ValueError(f"it is the receipt {value['name']}")
+    # The first receipts told neither their version nor their kind.
+    receipt = _ANY.validate_python({"kind": _kind(value), **value, "name": name})
+    if "version" in value and (untold := _always_told(type(receipt)) - value.keys()):
+        raise ValueError(f"it does not tell {', '.join(sorted(untold))}")
+    return receipt
+
+
+def digest_of(content: bytes) -> str:
+    """By which damage is noticed: SHA-256."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _text(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _parsed(text: bytes) -> Any:
+    """ValueError for what no receipt holds: numbers that no column takes, half characters, depth without end."""
+    try:
+        value = json.loads(text, parse_int=_of_64_bits)
+        json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def _of_64_bits(digits: str) -> int:
+    number = int(digits)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{digits} is not a number of 64 bits")
+    return number
 
 
 def _kind(value: Mapping[str, Any]) -> str:
-    if "built_from" in value:
-        return "build"
-    if "positions" in value:
-        return "positions"
-    return "files" if value.keys() & {"files", "accepted", "checkpoint"} else "rewrite"
+    for kind, keys in _TELLING.items():
+        if value.keys() & keys:
+            return kind
+    raise ValueError("it tells nothing")
+
+
+_TELLING = {
+    "build": {"built_from"},
+    "positions": {"positions"},
+    "files": {"files", "accepted", "checkpoint"},
+    "rewrite": {"rewritten"},
+}
+"""Kind -> the keys of which the first receipts of that kind have one."""
+
+
+@cache
+def _always_told(kind: type[Receipt]) -> frozenset[str]:
+    """The keys that every receipt of a kind has: only what is None is left out."""
+    fields = kind.model_fields.items()
+    return frozenset(name for name, field in fields if field.get_default(call_default_factory=True) is not None)
 
 
 def parts_of(receipt: Receipt | None) -> Parts:

@@ -80,10 +80,10 @@ def read_part(connection: sa.Connection, stream: str, table: str, kind: PartKind
 
 
 def read_content(catalog: Catalog, stream: str, receipt: Receipt) -> Content | None:
-    """What the checkpoint of this receipt holds; None if a part of it is gone."""
+    """What the checkpoint of this receipt holds; None if a part of it is gone or damaged."""
     parts: dict[PartKind, list[pa.Table]] = {}
     for kind, named in parts_of(receipt).items():
-        found = [catalog.read_part(stream, part.name) for part in named]
+        found = [catalog.read_part(stream, part, KINDS[kind][1]) for part in named]
         if any(part is None for part in found):
             return None
         parts[kind] = found

@@ -103,7 +103,7 @@ class Gathering:
         """What a snapshot's receipt says, and what nothing says."""
         sequence, at = snapshot.sequence_number or 0, committed_at(snapshot)
         name = summary(snapshot, "receipt")
-        receipt = self._add_receipt(fold, name) if name else None
+        receipt = self._add_receipt(fold, self.catalog.read_receipt(self.stream, name)) if name else None
         fold.disturb(receipt.disturbed if receipt else (), sequence, at)
         if self.source:
             self._add_unproven(fold, snapshot, receipt, touched)
@@ -129,8 +129,8 @@ class Gathering:
         assert self.source
         return Proof(head(self.source).sequence_number or 0, LOST, cells, replaces_all, is_foreign)
 
-    def _add_receipt(self, fold: Fold, name: str) -> AnyReceipt | None:
-        receipt = self.catalog.read_receipt(self.stream, name)
+    def _add_receipt(self, fold: Fold, receipt: AnyReceipt | None) -> AnyReceipt | None:
+        """What a receipt tells, or that one is lost."""
         fold.complete &= receipt is not None
         if receipt is not None:
             fold.told += _told(receipt)
@@ -153,7 +153,7 @@ class Gathering:
         name = fold.newest_receipt = summary(oldest, "receipt")
         if checkpoint:
             if name and not checkpoint.tells(oldest):
-                self._add_receipt(fold, name)
+                self._add_receipt(fold, self.catalog.read_receipt(self.stream, name))
             return
         # A compaction or a new column tells nothing of what was read before it.
         fold.complete &= name is not None
@@ -161,8 +161,8 @@ class Gathering:
         rewritten: set[Cell] = set()
         disturbed: set[Cell] = set()
         is_same_numbering = True
-        while name:
-            receipt = self._add_receipt(fold, name)
+        for _, receipt in self.catalog.receipts_from(self.stream, name):
+            self._add_receipt(fold, receipt)
             is_told &= receipt is not None and not _is_derived(receipt)
             if receipt is None:
                 break
@@ -170,7 +170,6 @@ class Gathering:
                 rewritten.update(receipt.rewritten)
                 disturbed.update(receipt.disturbed)
             is_same_numbering &= not (isinstance(receipt, BuildReceipt) and receipt.buckets is not None)
-            name = receipt.previous
             if receipt.checkpoint is not None:
                 content = read_content(self.catalog, self.stream, receipt)
                 fold.complete &= content is not None

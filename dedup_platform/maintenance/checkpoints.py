@@ -91,7 +91,7 @@ class Checkpoints:
         new, parts = pa.Table.from_pylist(rows, schema=KINDS["files"][1]), list(before)
         # Each part is more than twice the next: they are few, and each row is written again a few times only.
         while rows and parts and parts[-1].rows <= 2 * len(new):
-            last = self.lake.catalog.read_part(stream.name, parts.pop().name)
+            last = self.lake.catalog.read_part(stream.name, parts.pop(), new.schema)
             if last is None:
                 return self._write_all(stream, RAW_EVENTS, "files")
             new = pa.concat_tables([last, new])
@@ -100,22 +100,17 @@ class Checkpoints:
     def _write(self, stream: Stream, kind: PartKind, rows: pa.Table, before: Sequence[Part]) -> Parts:
         if not len(rows):
             return {kind: tuple(before)}
-        name = f"{uuid4().hex}.parquet"
-        self.lake.catalog.write_part(stream.name, name, rows)
-        return {kind: (*before, Part(name=name, rows=len(rows)))}
+        return {kind: (*before, self.lake.catalog.write_part(stream.name, f"{uuid4().hex}.parquet", rows))}
 
     def _last_words(self, stream: Stream, head: Head) -> tuple[list[AnyReceipt], Sequence[Part]] | None:
         """The receipts since the last checkpoint, newest first and it last, and its parts; None if one is lost."""
         receipts: list[AnyReceipt] = []
-        name = head.receipt
-        while name:
-            receipt = self.lake.catalog.read_receipt(stream.name, name)
+        for _, receipt in self.lake.catalog.receipts_from(stream.name, head.receipt):
             if receipt is None:
                 return None
             receipts.append(receipt)
             if receipt.checkpoint is not None:
                 return receipts, receipt.checkpoint.get("files", ())
-            name = receipt.previous
         return receipts, ()
 
     def _since_checkpoint(self, stream: Stream, loaded: Table) -> Iterator[str]:
@@ -131,10 +126,10 @@ class Checkpoints:
 
     def _chain(self, stream: Stream, name: str | None) -> Iterator[str]:
         """A receipt and those before it, down to a checkpoint, with it."""
-        while name:
-            yield name
-            receipt = self.lake.catalog.read_receipt(stream.name, name)
-            name = receipt.previous if receipt and receipt.checkpoint is None else None
+        for each, receipt in self.lake.catalog.receipts_from(stream.name, name):
+            yield each
+            if receipt and receipt.checkpoint is not None:
+                return
 
     def _needed(self, stream: Stream) -> set[str] | None:
         """The receipts and parts that some snapshot leads to; None if there are too many to follow."""

@@ -61,8 +61,7 @@ class Platform(Context):
 
         With `every_run`, for whoever may have to pass some over, they are as many as would repair all that is ready.
         """
-        definition = self.stream(stream)
-        self.lake.check(definition)
+        definition = self.complete(stream)
         if not self.ledger.sync(stream):
             return []
         return [self._plan(definition, table, every_run) for table in tables.DERIVED]
@@ -119,8 +118,7 @@ class Platform(Context):
 
         Empty before anything was taken in.
         """
-        definition = self.stream(stream)
-        self.lake.check(definition)
+        definition = self.complete(stream)
         self.lake.discard_abandoned(definition)
         if not self.ledger.sync(stream):
             return []

@@ -6,9 +6,11 @@ from typing import ParamSpec, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
+from dedup_platform import tables
 from dedup_platform.errors import UnknownStreamError
 from dedup_platform.lake import Lakehouse, snapshots
 from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.snapshots import bucket_count
 from dedup_platform.ledger import Ledger
 from dedup_platform.planning.moments import Clock
 from dedup_platform.retries import retry_on_conflict
@@ -40,9 +42,21 @@ class Context:
 
     def prepare(self, name: str) -> Stream:
         """The stream, once its tables are there, have its columns, and nothing is left of who died half-way."""
-        definition = self.stream(name)
+        definition = self.complete(name)
         retry_on_conflict(self.lake.evolve)(definition)
         self.lake.discard_abandoned(definition)
+        return definition
+
+    def complete(self, name: str) -> Stream:
+        """The stream, none or all of whose tables are there: one that is missing beside others is created.
+
+        It may be new to this version, or somebody dropped it: it is empty, and all of it is stale. Raises
+        IncompatibleChangeError if the tables cannot follow the stream file.
+        """
+        definition = self.stream(name)
+        found = self.lake.check(definition)
+        if 0 < len(found) < len(tables.ALL):
+            self.lake.create(definition, bucket_count(next(iter(found.values()))))
         return definition
 
     def work(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -17,6 +17,7 @@ from dedup_platform import tables
 from dedup_platform.spark.connect_server import ConnectServer
 from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS, SESSIONS
 from dedup_platform.testing import HeldClock, Rules, histories, make_stream, temporary_platform, write_batch
+from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.crashes.child import BUCKETS
 from dedup_platform_tests.crashes.crash import Forks, crash, forking
 from dedup_platform_tests.homes import Home, all_rows, references, stale
@@ -83,7 +84,7 @@ def never_killed(homes: "SimpleQueue[Home]") -> dict[str, list[str]]:
     home = homes.get()
     platform = home.run()
     rows = all_rows(platform)
-    assert platform.verify(home.stream.name) == []
+    assert wrong_rows(platform, home.stream.name) == []
     homes.put(home)
     return rows
 

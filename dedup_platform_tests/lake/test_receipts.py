@@ -4,6 +4,8 @@ import json
 import logging
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
@@ -23,6 +25,7 @@ from dedup_platform.lake.receipts import (
     ReadFile,
     RewriteReceipt,
     TopicPositions,
+    digest_of,
     parse_receipt,
     parts_of,
     receipt_text,
@@ -104,6 +107,10 @@ def test_a_receipt_does_not_change() -> None:
             ),
         ),
         (
+            b'{"name":"x.json","checkpoint":{"files":[]}}',
+            FilesReceipt(name="x.json", checkpoint={"files": ()}),
+        ),
+        (
             b'{"name":"x.json","reason":"replay","rewritten":[[19783,0]],"disturbed":[],"previous":"w.json"}',
             RewriteReceipt(name="x.json", reason="replay", rewritten=CELLS[:1], previous="w.json"),
         ),
@@ -116,7 +123,7 @@ def test_a_receipt_does_not_change() -> None:
         (
             b'{"name":"x.json","table":"sessions","built_from":{"session_fragments":{"snapshot":5,"sequence":2}},'
             b'"fingerprint":"f","reason":"open","checked":[[19783,0],[19784,3]],"rewritten":[],"previous":null,'
-            b'"events":4,"longest_reach":0}',
+            b'"events":4,"longest_reach":2}',
             BuildReceipt(
                 name="x.json",
                 table="sessions",
@@ -125,11 +132,11 @@ def test_a_receipt_does_not_change() -> None:
                 reason="open",
                 checked=CELLS,
                 events=4,
-                longest_reach=0,
+                longest_reach=2,
             ),
         ),
     ],
-    ids=["files", "accepted", "checkpoint", "rewrite", "positions", "build"],
+    ids=["files", "accepted", "accepted and checkpoint", "checkpoint", "rewrite", "positions", "build"],
 )
 def test_receipts_that_tell_neither_version_nor_kind_are_read(text: bytes, receipt: AnyReceipt) -> None:
     assert parse_receipt("events", "x.json", text) == receipt
@@ -142,7 +149,27 @@ def test_a_receipt_of_a_newer_version_is_refused_by_name(catalog: Catalog) -> No
     assert exit_code(refused.value) == REFUSED
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"null", b'{"files": 3}', b'{"kind": "unheard of"}', b"\xff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"version":1}',
+        b'{"version":"one","files":[]}',
+        b'{"files": 3}',
+        b'{"kind": "unheard of"}',
+        b'{"name":"another.json","files":[]}',
+        b'{"rewritten":[[99999999999999999999,0]]}',
+        b'{"files":[{"path":"\\ud800","generation":0,"size":1,"etag":"e","records":1}]}',
+        b'{"table":"sessions","built_from":{},"fingerprint":"f","checked":[]}',
+    ],
+    ids=lambda text: text[:20],
+)
 def test_a_damaged_receipt_counts_as_lost(text: bytes, catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
     write(catalog, "damaged.json", text)
     with caplog.at_level(logging.WARNING):
@@ -150,9 +177,81 @@ def test_a_damaged_receipt_counts_as_lost(text: bytes, catalog: Catalog, caplog:
     assert "damaged.json is damaged and counts as lost" in caplog.text
 
 
+@pytest.mark.parametrize("receipt", EACH_KIND, ids=lambda receipt: receipt.kind)
+def test_whatever_bit_is_damaged_a_receipt_says_what_was_written_or_is_lost(
+    receipt: AnyReceipt, catalog: Catalog
+) -> None:
+    text = receipt_text(receipt)
+    for place in range(len(text)):
+        write(catalog, receipt.name, text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
+        assert catalog.read_receipt("events", receipt.name) in (None, receipt), place
+
+
+@pytest.mark.parametrize("receipt", EACH_KIND, ids=lambda receipt: receipt.kind)
+def test_a_receipt_without_a_digest_must_tell_all_that_its_kind_tells(receipt: AnyReceipt, catalog: Catalog) -> None:
+    told = json.loads(receipt_text(receipt))
+    del told["digest"]
+    write(catalog, receipt.name, json.dumps(told).encode())
+    assert catalog.read_receipt("events", receipt.name) == receipt
+    may_be_left_out = {"previous", "events", "longest_reach", "buckets", "checkpoint", "version", "kind", "name"}
+    for key in told.keys() - may_be_left_out:
+        write(catalog, receipt.name, json.dumps({name: told[name] for name in told if name != key}).encode())
+        assert catalog.read_receipt("events", receipt.name) is None, key
+
+
+def test_receipts_that_lead_in_a_circle_end_where_it_closes(catalog: Catalog) -> None:
+    for name, before in [("a.json", "b.json"), ("b.json", "c.json"), ("c.json", "b.json"), ("d.json", "d.json")]:
+        write(catalog, name, receipt_text(RewriteReceipt(name=name, previous=before)))
+    found = catalog.receipts_from("events", "a.json")
+    assert [(name, receipt is None) for name, receipt in found] == [
+        ("a.json", False),
+        ("b.json", False),
+        ("c.json", True),
+    ]
+    assert list(catalog.receipts_from("events", "d.json")) == [("d.json", None)]
+    assert list(catalog.receipts_from("events", None)) == []
+
+
+ROWS = pa.table({"path": ["a", "b"], "records": [1, 2]})
+
+
+def test_a_part_of_a_checkpoint_is_read_as_it_was_written(catalog: Catalog) -> None:
+    part = catalog.write_part("events", "part.parquet", ROWS)
+    assert (part.name, part.rows) == ("part.parquet", 2)
+    assert catalog.read_part("events", part, ROWS.schema) == ROWS
+    assert catalog.read_part("events", part.model_copy(update={"digest": None}), ROWS.schema) == ROWS
+    assert catalog.read_part("events", Part(name="gone.parquet", rows=2), ROWS.schema) is None
+
+
+def parquet(rows: pa.Table) -> bytes:
+    into = pa.BufferOutputStream()
+    pq.write_table(rows, into)
+    return bytes(into.getvalue())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"PAR1", parquet(ROWS)[:-20], parquet(ROWS)[:60], parquet(ROWS[:1]), parquet(ROWS.drop(["path"]))],
+    ids=["empty", "its beginning", "truncated", "half", "fewer rows", "other columns"],
+)
+def test_a_damaged_part_counts_as_lost(text: bytes, catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    write(catalog, "part.parquet", text)
+    with caplog.at_level(logging.WARNING):
+        assert catalog.read_part("events", Part(name="part.parquet", rows=2), ROWS.schema) is None
+    assert "part.parquet of a checkpoint is damaged and counts as lost" in caplog.text
+
+
+def test_a_part_with_other_values_counts_as_lost(catalog: Catalog) -> None:
+    part = catalog.write_part("events", "part.parquet", ROWS)
+    write(catalog, "part.parquet", parquet(ROWS.set_column(1, "records", [[1, 3]])))
+    assert catalog.read_part("events", part, ROWS.schema) is None
+
+
 def test_what_a_newer_version_adds_without_another_version_number_is_passed_over() -> None:
-    text = receipt_text(EACH_KIND[0])
-    assert parse_receipt("events", EACH_KIND[0].name, text[:-1] + b',"of_tomorrow":1}') == EACH_KIND[0]
+    told = json.loads(receipt_text(EACH_KIND[0])) | {"of_tomorrow": 1}
+    del told["digest"]
+    told["digest"] = digest_of(json.dumps(told, separators=(",", ":")).encode())
+    assert parse_receipt("events", EACH_KIND[0].name, json.dumps(told).encode()) == EACH_KIND[0]
 
 
 def test_what_is_none_has_no_parts() -> None:

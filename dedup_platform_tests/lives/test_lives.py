@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
@@ -34,6 +35,24 @@ def test_a_life_is_right_at_every_published_snapshot(number: int, thorough: bool
     seeds = range(number * lives, (number + 1) * lives)
     wrong = [f"seed {seed}: {what}" for seed in seeds if (what := judged(seed, length=length)[1])]
     assert wrong == []
+
+
+def test_a_life_in_which_manifests_came_to_hold_nothing_but_what_was_gone(tmp_path: Path) -> None:
+    """Two changes of the number of buckets leave rejected records' files in specs of their own."""
+    live(
+        tmp_path,
+        4389,
+        [
+            Op("deliver", 1714236140),
+            Op("ingest", 4153860833),
+            Op("repair", 1857081912),
+            Op("ingest", 2947705444),
+            Op("planned", 2500432004, "meanwhile"),
+            Op("lose", 2999418865, "killed"),
+            Op("ingest", 473851611, "meanwhile"),
+            Op("settings", 1081963016),
+        ],
+    )
 
 
 @settings(

@@ -15,6 +15,7 @@ from dedup_platform.lake.snapshots import bucket_count, rewrites_only
 from dedup_platform.platform import Platform
 from dedup_platform.stream import load_stream
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, temporary_platform, utc, write_batch
+from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.homes import Home, all_rows, stale
 
 START = utc("2024-01-01T00:00")
@@ -107,7 +108,7 @@ def test_no_row_changes_nothing_becomes_stale_and_late_events_repair_new_cells_o
         tables.SESSIONS: 1,
     }
     assert not stale(platform)
-    assert platform.verify(home.stream.name) == []
+    assert wrong_rows(platform, home.stream.name) == []
 
 
 def test_the_control_database_can_be_lost_after_it(home: Home) -> None:
@@ -142,7 +143,7 @@ def test_there_and_back_again(home: Home) -> None:
     assert platform.maintain(home.stream.name)
     deliver(home, platform, "late.json", event(ENTITIES[0], 3, 700, arrived=9))
     platform.repair(home.stream.name)
-    assert platform.verify(home.stream.name) == []
+    assert wrong_rows(platform, home.stream.name) == []
 
 
 def test_what_is_stale_is_repaired_first(home: Home) -> None:
@@ -150,7 +151,7 @@ def test_what_is_stale_is_repaired_first(home: Home) -> None:
     deliver(home, platform, "late.json", event(ENTITIES[0], 3, 700, arrived=9))
     platform.change_buckets(home.stream.name, 2)
     assert not stale(platform)
-    assert platform.verify(home.stream.name) == []
+    assert wrong_rows(platform, home.stream.name) == []
 
 
 @pytest.mark.parametrize(("commits", "partitions"), [(1, 2), (4, 7)], ids=["within raw", "after raw"])
@@ -196,7 +197,7 @@ def test_what_lands_while_it_copies_is_copied_too(home: Home, monkeypatch: pytes
     assert landed
     assert counts(platform, home) == {8}
     assert not stale(platform)
-    assert platform.verify(home.stream.name) == []
+    assert wrong_rows(platform, home.stream.name) == []
 
 
 @pytest.mark.parametrize("swapped", [1, 3])
@@ -228,7 +229,7 @@ def test_between_two_swaps_nobody_writes_and_it_can_be_finished(
     assert all_rows(other) == before
     other.ingest(home.stream.name)
     other.repair(home.stream.name)
-    assert other.verify(home.stream.name) == []
+    assert wrong_rows(other, home.stream.name) == []
 
 
 def test_a_writer_who_wins_the_race_for_raw_loses_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +248,7 @@ def test_a_writer_who_wins_the_race_for_raw_loses_nothing(home: Home, monkeypatc
     platform.change_buckets(home.stream.name, 8)
     assert landed == [tables.RAW_EVENTS]
     assert counts(platform, home) == {8}
-    assert platform.verify(home.stream.name) == []
+    assert wrong_rows(platform, home.stream.name) == []
 
 
 def test_the_stream_file_must_agree_with_the_tables(home: Home) -> None:

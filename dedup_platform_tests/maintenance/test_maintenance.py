@@ -24,6 +24,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.stream import load_stream
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, RAW_EVENTS, SESSION_FRAGMENTS, SESSIONS
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, utc, write_batch
+from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.homes import Home, all_rows, stage_all_again, stage_cells_again, stale
 
 START = utc("2024-01-01T00:00")
@@ -115,7 +116,7 @@ def test_no_row_changes_and_nothing_becomes_stale(lake: Lake, maintained: Home) 
     platform = maintained.platform()
     assert all_rows(platform) == lake.rows
     assert stale(platform) == []
-    assert platform.verify(maintained.stream.name) == []
+    assert wrong_rows(platform, maintained.stream.name) == []
     assert platform.ingest(maintained.stream.name) == platform.repair(maintained.stream.name) == []
 
 
@@ -183,7 +184,7 @@ def test_a_late_event_afterwards_is_repaired(lost: bool, maintained: Home) -> No
     platform.ingest(name)
     assert stale_cells(platform) == {cell(maintained, 2), cell(maintained, DAYS)}, "the other day had been emptied"
     platform.repair(name)
-    assert platform.verify(name) == []
+    assert wrong_rows(platform, name) == []
     assert stale(platform) == []
 
 
@@ -206,7 +207,7 @@ def test_duplicates_stay_that_belong_to_the_newest_events(lived: Home) -> None:
     assert platform.lake.current(lived.stream, DUPLICATE_EVENTS) == pair
     assert platform.lake.unpaired_cells(lived.stream) == unpaired
     assert {table: all_rows(platform)[table] for table in seen} == seen
-    assert lived.run().verify(name) == []
+    assert wrong_rows(lived.run(), name) == []
 
 
 # Races
@@ -242,7 +243,7 @@ def test_a_late_file_that_is_published_during_a_compaction_is_news_for_ever(live
     (lived.path / "control.db").unlink()
     assert stale_cells(lived.platform()) == {cell(lived, 2), cell(lived, 4)}
     platform = lived.run()
-    assert platform.verify(name) == []
+    assert wrong_rows(platform, name) == []
     assert stale(platform) == []
 
 
@@ -273,7 +274,7 @@ def test_a_run_that_maintenance_overtakes_starts_again_and_ends_right(
     writer.ingest(name)
     writer.repair(name)
     assert [each.table for each in done] == [table]
-    assert writer.verify(name) == []
+    assert wrong_rows(writer, name) == []
     assert stale(writer) == []
 
 

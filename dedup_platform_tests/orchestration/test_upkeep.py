@@ -4,6 +4,7 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.orchestration.embedded import LISTENER
+from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.orchestration.conftest import Deployment, click
 
 
@@ -26,7 +27,7 @@ def test_the_job_looks_after_all_tables_and_observes_them(deploy: Deployment) ->
     assert observed["raw_events"]["files_compacted"] == 10
     assert observed["sessions"]["metadata_bytes"]
     assert deploy.stale() == []
-    assert deploy.platform.verify(deploy.stream.name) == []
+    assert wrong_rows(deploy.platform, deploy.stream.name) == []
 
 
 def test_before_the_first_ingest_there_is_nothing_to_look_after(deploy: Deployment) -> None:

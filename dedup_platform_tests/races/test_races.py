@@ -27,6 +27,7 @@ from dedup_platform.testing import (
     write_batch,
 )
 from dedup_platform.testing.delivery import ATTRIBUTES
+from dedup_platform.testing.judge import wrong_rows
 from dedup_platform.testing.servers import PostgresServer
 from dedup_platform_tests.conftest import PROJECT
 from dedup_platform_tests.servers import new_name
@@ -123,7 +124,7 @@ def test_the_first_ingest_of_a_stream_raced_by_two_takes_in_each_record_once(
         platform = race.platform(spark)
         assert platform.rows(race.stream.name, "raw_events") == len(history.records)
         race.together({"do": "repair"}, {"do": "repair"})
-        assert platform.verify(race.stream.name) == []
+        assert wrong_rows(platform, race.stream.name) == []
 
 
 def test_a_new_column_raced_by_two_is_added_once(
@@ -140,7 +141,7 @@ def test_a_new_column_raced_by_two_is_added_once(
     platform.repair(race.stream.name)
     rows = platform.read(race.stream.name, "raw_events")
     assert rows.where("referrer is null").count() == len(history.records)
-    assert platform.verify(race.stream.name) == []
+    assert wrong_rows(platform, race.stream.name) == []
 
 
 def with_new_column(stream: Stream) -> Stream:
@@ -172,5 +173,5 @@ def test_the_same_files_and_overlapping_partitions_raced_again_and_again_end_equ
             race.together({"do": "recompute", "partitions": earlier}, {"do": "recompute", "partitions": later})
     # A worker that was beaten too often left its work to the next run.
     platform.repair(stream.name)
-    assert platform.verify(stream.name) == []
+    assert wrong_rows(platform, stream.name) == []
     assert differences(platform, stream, history.records, SessionIds()) == []

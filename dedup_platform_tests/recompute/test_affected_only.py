@@ -17,6 +17,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.recompute.tasks import TaskResult, run_tasks
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, temporary_platform, utc, write_batch
+from dedup_platform.testing.judge import wrong_rows
 
 START = utc("2024-03-01T00:00:00")
 NOW = utc("2024-04-01T00:00:00")
@@ -93,7 +94,7 @@ def deployment(
     )
     yield found
     assert found.stale() == []
-    assert found.platform.verify(found.stream.name) == []
+    assert wrong_rows(found.platform, found.stream.name) == []
 
 
 def test_a_late_event_rewrites_its_cell_and_running_again_rewrites_nothing(deployment: Deployment) -> None:
@@ -172,7 +173,7 @@ def test_fragments_made_ahead_of_events_that_another_replaced_are_not_used(
     other.recompute_stale(name, tables.DEDUPLICATED_EVENTS)
     deployment.platform.repair(name)
     assert deployment.stale() == []
-    assert deployment.platform.verify(name) == []
+    assert wrong_rows(deployment.platform, name) == []
 
 
 def test_fragments_made_ahead_do_not_replace_the_same_ones_of_another(

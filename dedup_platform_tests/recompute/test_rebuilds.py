@@ -24,6 +24,7 @@ from dedup_platform.settings import CATALOG
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, DUPLICATE_EVENTS, RAW_EVENTS
 from dedup_platform.testing import HeldClock, Rules, histories, make_stream, write_batch
 from dedup_platform.testing.delivery import ATTRIBUTES
+from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.homes import Home, all_rows, references, stage_all_again, stale
 
 BATCHES = 3
@@ -97,7 +98,7 @@ def test_a_table_that_was_rolled_back_is_repaired(table: str, home: Home, rows: 
     assert stale(platform) or platform.source.waiting(home.stream.name).items
     platform = home.run()
     assert all_rows(platform) == rows
-    assert platform.verify(home.stream.name) == []
+    assert wrong_rows(platform, home.stream.name) == []
     assert stale(platform) == []
 
 
@@ -108,7 +109,7 @@ def test_after_raw_was_rolled_back_for_good_the_derived_tables_follow(home: Home
     for file in gone:
         file.rename(home.folder / file.name)
     try:
-        assert home.run().verify(home.stream.name) == []
+        assert wrong_rows(home.run(), home.stream.name) == []
     finally:
         for file in gone:
             (home.folder / file.name).rename(file)
@@ -126,7 +127,7 @@ def test_expired_snapshots_and_a_lost_control_database_leave_the_positions_known
     assert platform.ingest(home.stream.name) == []
     assert stale(platform) == []
     assert all_rows(home.run()) == rows
-    assert home.platform().verify(home.stream.name) == []
+    assert wrong_rows(home.platform(), home.stream.name) == []
 
 
 def test_with_the_receipts_lost_too_positions_are_derived_from_raw(home: Home, rows: dict[str, list[str]]) -> None:
@@ -137,7 +138,7 @@ def test_with_the_receipts_lost_too_positions_are_derived_from_raw(home: Home, r
     assert platform.ingest(home.stream.name) == []
     platform = home.run()
     assert all_rows(platform) == rows
-    assert platform.verify(home.stream.name) == []
+    assert wrong_rows(platform, home.stream.name) == []
 
 
 def test_derived_positions_are_committed_once(home: Home) -> None:
@@ -164,7 +165,7 @@ def test_positions_are_known_although_the_only_snapshot_left_does_not_tell_them(
     platform = home.platform()
     assert platform.ingest(home.stream.name) == []
     assert platform.read(home.stream.name, RAW_EVENTS).count() == len(rows[RAW_EVENTS])
-    assert home.run().verify(home.stream.name) == []
+    assert wrong_rows(home.run(), home.stream.name) == []
 
 
 # Writers that died
@@ -179,7 +180,7 @@ def test_new_columns_whose_writer_died_before_their_first_snapshots_are_finished
         with loaded.update_schema() as columns:
             columns.add_column("referrer", StringType())
     platform = with_new_column(home).run()
-    assert platform.verify(home.stream.name) == []
+    assert wrong_rows(platform, home.stream.name) == []
     events = platform.read(home.stream.name, DEDUPLICATED_EVENTS).where("referrer is null")
     assert events.count() == len(rows[DEDUPLICATED_EVENTS])
 

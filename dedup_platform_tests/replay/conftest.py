@@ -24,6 +24,7 @@ from dedup_platform.testing import (
     utc,
     write_batch,
 )
+from dedup_platform.testing.judge import wrong_rows
 
 NOW = utc("2024-06-01")
 ARRIVED = utc("2024-05-01")
@@ -112,7 +113,7 @@ class Deployment:
         """The tables are what the oracle makes of these records, and what a full recomputation makes of raw."""
         assert self.stale() == set()
         assert differences(self.platform, self.stream, list(records), SessionIds()) == []
-        assert self.platform.verify(self.name) == []
+        assert wrong_rows(self.platform, self.name) == []
 
 
 def touched(before: Files, after: Files) -> dict[str, set[Cell | None]]:

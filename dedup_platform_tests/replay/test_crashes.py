@@ -10,6 +10,7 @@ from dedup_platform.spark.connect_server import ConnectServer
 from dedup_platform.stream import load_stream
 from dedup_platform.tables import RAW_EVENTS
 from dedup_platform.testing import HeldClock, make_stream, record, utc
+from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.crashes.crash import forking
 from dedup_platform_tests.homes import Home, all_rows, references, stale
 from dedup_platform_tests.replay.conftest import NOW, Deployment
@@ -42,7 +43,7 @@ def never_killed(home: Home) -> dict[str, list[str]]:
     platform = home.platform()
     platform.rejected.replay(home.stream.name)
     platform.repair(home.stream.name)
-    assert platform.verify(home.stream.name) == []
+    assert wrong_rows(platform, home.stream.name) == []
     return all_rows(platform)
 
 
@@ -64,4 +65,4 @@ def test_killed_and_replayed_again_ends_with_the_same_rows(
     platform.repair(name)
     assert all_rows(platform) == never_killed
     assert stale(platform) == []
-    assert platform.verify(name) == []
+    assert wrong_rows(platform, name) == []

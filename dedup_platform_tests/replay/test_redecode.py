@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.testing import record, temporary_platform, utc
+from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.replay.conftest import Deployment, touched
 
 PARIS = "event_time: {field: happened, timezone: Europe/Paris}"
@@ -58,7 +59,7 @@ def test_events_move_over_midnight_and_nothing_else_is_rewritten(deploy: Deploym
     assert deploy.heads() == heads
     deploy.platform.repair(deploy.name)
     assert deploy.stale() == set()
-    assert deploy.platform.verify(deploy.name) == []
+    assert wrong_rows(deploy.platform, deploy.name) == []
     assert times(deploy, tables.DEDUPLICATED_EVENTS) == moved[1:]
     assert times(deploy, tables.DUPLICATE_EVENTS) == moved[:1]
     assert all(cells <= outcome.cells for cells in touched(before, deploy.files()).values())
@@ -82,14 +83,14 @@ def test_an_event_that_goes_lets_the_copy_live_that_it_had_beaten(beaten: Deploy
     assert (outcome.rejected, outcome.altered) == (1, 0)
     platform.repair(name)
     assert times(beaten, tables.DEDUPLICATED_EVENTS) == ["2024-03-02 01:00"]
-    assert platform.verify(name) == []
+    assert wrong_rows(platform, name) == []
     assert [each.reason for each in platform.rejected.reasons(name)] == ["before_start"]
     # And back: a replay finds what was an event.
     beaten.put_right()
     assert platform.rejected.replay(name).accepted == 1
     platform.repair(name)
     assert times(beaten, tables.DUPLICATE_EVENTS) == ["2024-03-02 01:00"]
-    assert platform.verify(name) == []
+    assert wrong_rows(platform, name) == []
 
 
 @pytest.mark.parametrize("is_repaired", [False, True])
@@ -109,7 +110,7 @@ def test_what_an_event_left_behind_is_known_without_history_and_control_database
     beaten.platform = temporary_platform(home, beaten.stream, spark, clock)
     beaten.platform.repair(beaten.name)
     assert beaten.stale() == set()
-    assert beaten.platform.verify(beaten.name) == []
+    assert wrong_rows(beaten.platform, beaten.name) == []
     assert times(beaten, tables.DEDUPLICATED_EVENTS) == ["2024-03-02 01:00", "2024-03-20 10:00"]
 
 
@@ -121,7 +122,7 @@ def test_another_entity_moves_to_its_own_bucket(deploy: Deployment) -> None:
     assert deploy.platform.rejected.redecode(deploy.name, [day]).altered == 8
     assert {cell.bucket for cell in deploy.files()[tables.RAW_EVENTS] if cell} == {0, 1}
     deploy.platform.repair(deploy.name)
-    assert deploy.platform.verify(deploy.name) == []
+    assert wrong_rows(deploy.platform, deploy.name) == []
     assert deploy.platform.read(deploy.name, tables.SESSIONS).count() == 8
 
 
@@ -131,7 +132,7 @@ def test_a_new_attribute_is_filled_in_older_rows(deploy: Deployment) -> None:
     deploy.platform.rejected.redecode(deploy.name, ordinals(deploy, "2024-03-02"))
     assert only_row(deploy)["referrer"] == "r"
     deploy.platform.repair(deploy.name)
-    assert deploy.platform.verify(deploy.name) == []
+    assert wrong_rows(deploy.platform, deploy.name) == []
 
 
 def test_an_arrival_is_fixed_whatever_the_stream_file_says_of_it_now(deploy: Deployment) -> None:

@@ -12,7 +12,8 @@ from dedup_platform.lake.snapshots import bucket_count, files_by_cell, head, rej
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
-from dedup_platform.tables import COORDINATES, RAW_EVENTS
+from dedup_platform.tables import RAW_EVENTS
+from dedup_platform.testing.judge import as_record
 from dedup_platform.testing.records import Record
 
 Row = Mapping[str, Any]
@@ -63,12 +64,3 @@ class Reader:
             if path not in self._known:
                 self._known[path] = pq.ParquetFile(path.removeprefix("file://")).read(use_threads=False).to_pylist()
         return [row for file in files for row in self._known[file.file_path]]
-
-
-def as_record(row: Row) -> Record:
-    """A row of raw as the oracle wants it."""
-    known = {"entity_id", "event_id", "event_time", "arrival_time", "payload", "payload_context", "rejection_reason"}
-    attributes = {name: value for name, value in row.items() if name not in known and name not in COORDINATES}
-    coordinates = {name: row[name] for name in COORDINATES}
-    event = {name: row[name] for name in ("entity_id", "event_id", "event_time", "arrival_time")}
-    return Record(**event, **coordinates, attributes=attributes)

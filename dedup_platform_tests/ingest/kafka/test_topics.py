@@ -15,6 +15,7 @@ from dedup_platform.maintenance import procedures
 from dedup_platform.platform import Platform
 from dedup_platform.sources.kafka import topic as asking
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, RAW_EVENTS
+from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.ingest.kafka.conftest import NewTopic, Reading
 from dedup_platform_tests.ingest.kafka.topics import NAME, event, places_of, platform_of, rows, topic_stream
 
@@ -34,7 +35,7 @@ def test_every_message_is_one_row_and_the_group_is_told(new_topic: NewTopic, rea
     assert not platform.source.waiting(NAME).items
     assert platform.ingest(NAME) == []
     platform.repair(NAME)
-    assert platform.verify(NAME) == []
+    assert wrong_rows(platform, NAME) == []
     assert [(each.partition, each.next, each.end, each.group) for each in platform.source.offsets(NAME)] == [
         (partition, 5, 5, 5) for partition in range(3)
     ]
@@ -206,7 +207,7 @@ def test_a_topic_that_was_created_again_is_another_one(new_topic: NewTopic, read
     ]
     platform.repair(NAME)
     assert sorted(row["event_id"] for row in rows(platform, DEDUPLICATED_EVENTS)) == ["e1", "e2", "e3", "e4"]
-    assert platform.verify(NAME) == []
+    assert wrong_rows(platform, NAME) == []
 
 
 def test_from_the_end_on_means_from_the_first_look_on(new_topic: NewTopic, reading: Reading) -> None:
@@ -273,7 +274,7 @@ def test_the_lane_that_loses_a_race_puts_its_files_on_top_of_the_winners(
     assert set(places_of(rows(one))) == topic.places()
     assert topic.group_offsets(GROUP) == {0: 3, 1: 3}
     one.repair(NAME)
-    assert one.verify(NAME) == []
+    assert wrong_rows(one, NAME) == []
 
 
 def test_of_two_ingests_of_one_lane_the_loser_reads_again(

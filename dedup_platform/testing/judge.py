@@ -1,0 +1,57 @@
+"""Whether a stream's published tables are what the oracle makes of their own raw records. Without Spark.
+
+A tenth of a second for some hundred records, where `verify`, which says the same by SQL, takes seconds of Spark.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from dedup_platform import tables
+from dedup_platform.platform import Platform
+from dedup_platform.stream import KafkaSource
+from dedup_platform.tables import COORDINATES, RAW_EVENTS
+from dedup_platform.testing.comparison import DERIVED, Row, SessionIds, table_differences
+from dedup_platform.testing.records import Record
+
+
+def published_rows(platform: Platform, name: str) -> dict[str, list[Row]]:
+    """Table -> its rows as readers see them now; empty before there are tables."""
+    stream = platform.stream(name)
+    if not all(platform.lake.catalog.load(name, table) for table in tables.ALL):
+        return {}
+    rows = {}
+    for table in (RAW_EVENTS, *DERIVED):
+        scan = platform.lake.catalog.load_table(name, table).scan(snapshot_id=platform.lake.current(stream, table))
+        rows[table] = scan.to_arrow().to_pylist()
+    return rows
+
+
+def wrong_rows(platform: Platform, name: str) -> list[str]:
+    """What is wrong with the tables of a stream at rest, a line each; empty if nothing is, or there are no tables."""
+    stream, found = platform.stream(name), published_rows(platform, name)
+    if not found:
+        return []
+    raw = found[RAW_EVENTS]
+    records = [as_record(row) for row in raw if row["rejection_reason"] is None]
+    # The oracle takes no record twice.
+    wrong = repeated_coordinates(raw) or table_differences(stream, found, records, SessionIds())
+    platform.ledger.sync(name)
+    # Of a topic nobody knows how many records there were: an offset need not hold one.
+    if not isinstance(stream.source, KafkaSource) and (read := platform.ledger.records_read(name)) != len(raw):
+        wrong.append(f"{RAW_EVENTS}: {len(raw)} rows, but {read} records were read")
+    return wrong
+
+
+def repeated_coordinates(raw: Sequence[Row]) -> list[str]:
+    """Records that are in raw more than once, a line each."""
+    seen = Counter(tuple(row[name] for name in COORDINATES) for row in raw)
+    return [f"{RAW_EVENTS}: {times} rows of the record {each}" for each, times in seen.items() if times > 1]
+
+
+def as_record(row: Mapping[str, object]) -> Record:
+    """A row of raw as the oracle wants it."""
+    known = {"entity_id", "event_id", "event_time", "arrival_time", "payload", "payload_context", "rejection_reason"}
+    attributes = {name: value for name, value in row.items() if name not in known and name not in COORDINATES}
+    coordinates = {name: row[name] for name in COORDINATES}
+    event = {name: row[name] for name in ("entity_id", "event_id", "event_time", "arrival_time")}
+    return Record(**event, **coordinates, attributes=attributes)  # type: ignore[arg-type]
