@@ -59,6 +59,14 @@ def test_imports_point_one_way() -> None:
         ("planning/cells.py", "import pydantic"),
         ("planning/circuit_breaker.py", "from dedup_platform.stream import Stream"),
         ("settings.py", "from dedup_platform.stream import Stream"),
+        ("stream/model.py", "from dedup_platform import settings"),
+        ("stream/model.py", "import pyarrow"),
+        ("verification/verify.py", "from dedup_platform.rules import sessions"),
+        ("verification/verify.py", "from dedup_platform.recompute import build"),
+        ("lake/publishing.py", "from dedup_platform.rules import sessions"),
+        ("ledger/fold.py", "from dedup_platform.sources import decoding"),
+        ("rules/sessions.py", "from dedup_platform.spark import workers"),
+        ("errors.py", "from dedup_platform_tests import homes"),
     ],
 )
 def test_a_planted_import_is_refused(copy: Path, module: str, planted: str) -> None:

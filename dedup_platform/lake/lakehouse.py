@@ -116,8 +116,8 @@ class Lakehouse(Publisher):
         check_partitioning(stream, table)
         if missing := missing_columns(stream, name, table):
             with table.update_schema() as update:
-                for column in missing:
-                    update.add_column(column.name, tables.iceberg_schema((column,)).fields[0].field_type)
+                for path, column in missing:
+                    update.add_column(path, tables.iceberg_schema((column,)).fields[0].field_type)
         return table
 
     # Reading

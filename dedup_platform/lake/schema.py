@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
+from pyiceberg.types import NestedField, StructType
 
 from dedup_platform import tables
 from dedup_platform.errors import IncompatibleChangeError
@@ -11,23 +12,35 @@ from dedup_platform.lake.snapshots import bucket_count, cell_of, head
 from dedup_platform.stream import Stream
 
 
-def missing_columns(stream: Stream, name: str, table: Table) -> list[tables.Column]:
-    """The columns to add; IncompatibleChangeError if one would have to go or to change its type."""
-    wanted = tables.columns(stream, name)
-    fields = {field.name: field for field in table.schema().fields}
+def missing_columns(stream: Stream, name: str, table: Table) -> list[tuple[tuple[str, ...], tables.Column]]:
+    """The columns to add, each with the names that lead to it: more than one of a field of a struct.
+
+    IncompatibleChangeError if one would have to go or to change its type.
+    """
+    return list(_missing(stream, f"{stream.name}.{name}", (), tables.columns(stream, name), table.schema().fields))
+
+
+def _missing(
+    stream: Stream, place: str, path: tuple[str, ...], wanted: tuple[tables.Column, ...], there: Iterable[NestedField]
+) -> Iterator[tuple[tuple[str, ...], tables.Column]]:
+    fields = {field.name: field for field in there}
     if gone := fields.keys() - {column.name for column in wanted}:
         raise IncompatibleChangeError(
-            f"{stream.origin}: {stream.name}.{name} has the columns {sorted(gone)}, which the stream file no longer "
+            f"{stream.origin}: {place} has the columns {sorted(gone)}, which the stream file no longer "
             "names. Columns cannot be taken away: name them again, or give the stream another name."
         )
     for column, field in zip(wanted, tables.iceberg_schema(wanted).fields, strict=True):
         existing = fields.get(column.name)
-        if existing and isinstance(column.type, str) and existing.field_type != field.field_type:
+        if existing is None:
+            yield (*path, column.name), column
+        elif isinstance(existing.field_type, StructType) and not isinstance(column.type, str):
+            inner = existing.field_type.fields
+            yield from _missing(stream, f"{place}.{column.name}", (*path, column.name), column.type, inner)
+        elif existing.field_type != field.field_type:
             raise IncompatibleChangeError(
-                f"{stream.origin}: {stream.name}.{name}.{column.name} is {existing.field_type} in the table and "
+                f"{stream.origin}: {place}.{column.name} is {existing.field_type} in the table and "
                 f"{field.field_type} in the stream file. A type cannot change: use another name for the new one."
             )
-    return [column for column in wanted if column.name not in fields]
 
 
 def check_partitioning(stream: Stream, table: Table) -> None:
