@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 COORDINATES = ("source", "source_partition", "source_offset", "source_index")
+NAN = "NaN"
 SHOWN = 5
 DERIVED = ("deduplicated_events", "duplicate_events", "session_fragments", "sessions")
 
@@ -62,8 +64,8 @@ def table_differences(
     tables = expected_tables(stream, records, expected)
     wrong = ids.differences(identified(expected, rules, found))
     for table, rows in tables.items():
-        without_ids = [comparable(row) for row in found[table]]
-        wrong += [f"{table}: {line}" for line in row_differences(without_ids, rows, key_columns(table))]
+        lines = row_differences(map(comparable, found[table]), map(comparable, rows), key_columns(table))
+        wrong += [f"{table}: {line}" for line in lines]
     return wrong
 
 
@@ -132,12 +134,14 @@ def identified(expected: Expected, rules: Rules, found: Mapping[str, Sequence[Ro
 
 
 def comparable(row: Row) -> Row:
-    """The row without its session id, which only `SessionIds` can judge."""
-    return {
-        name: comparable(value) if isinstance(value, dict) else value
-        for name, value in row.items()
-        if name != "session_id"
-    }
+    """The row without its session id, which only `SessionIds` can judge, and with a NaN that is equal to others."""
+    return {name: _comparable(value) for name, value in row.items() if name != "session_id"}
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return comparable(value)
+    return NAN if isinstance(value, float) and math.isnan(value) else value
 
 
 def key_columns(table: str) -> tuple[str, ...]:

@@ -155,7 +155,9 @@ def aggregate(function: str, values: Sequence[Any]) -> Any:
         case "count":
             return len(known)
         case "min" | "max":
-            return (min if function == "min" else max)(known, default=None)
+            # NaN sorts last.
+            ordered = sorted(known, key=lambda value: (value != value, value))
+            return (ordered[0] if function == "min" else ordered[-1]) if ordered else None
         case "first" | "last":
             return values[0 if function == "first" else -1]
     raise ValueError(f"unknown aggregate {function!r}")

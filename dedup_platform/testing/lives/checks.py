@@ -26,8 +26,13 @@ class Checks:
         self._possible: dict[int, list[list[Shown]]] = {}
         self._buckets: frozenset[int] = frozenset()
 
-    def of(self, stream: Stream, state: State, plans: Sequence[TablePlan] | None) -> list[str]:
-        """What is wrong, a line each. Without plans (no writer may work now) what needs none is looked at."""
+    def of(
+        self, stream: Stream, state: State, plans: Sequence[TablePlan] | None, *, has_receipts: bool = True
+    ) -> list[str]:
+        """What is wrong, a line each. Without plans (no writer may work now) what needs none is looked at.
+
+        `has_receipts`: none was ever lost, so it is known by which rules cells were built.
+        """
         if state.buckets != self._buckets:
             self._possible, self._buckets = {}, state.buckets
         wrong = [*_repeated(state), *_sessions_apart(state)]
@@ -35,7 +40,8 @@ class Checks:
             stale = {plan.table: {each.cell for each in plan.stale} for plan in plans}
             wrong += _events(stream, state, stale[DEDUPLICATED_EVENTS])
             others = {plan.table: {each.cell for each in plan.stale if each.reason == "settings"} for plan in plans}
-            wrong += _judged_apart(stream, state, others[DEDUPLICATED_EVENTS])
+            of_other_rules = others if has_receipts else stale
+            wrong += _judged_apart(stream, state, of_other_rules[DEDUPLICATED_EVENTS])
             wrong += _fragments(stream, state, stale[SESSION_FRAGMENTS])
             mixed = {cell.bucket for cell in others[SESSION_FRAGMENTS]}
             wrong += self._sessions(stream, state, stale[SESSIONS], mixed)

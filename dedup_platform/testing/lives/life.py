@@ -238,7 +238,7 @@ class Life:
             return
         self._judged = now
         plans = self.judge.plan(self.name) if len(state.buckets) == 1 else None
-        if wrong := [*self.checks.of(stream, state, plans), *misplaced(stream, state)]:
+        if wrong := [*self.checks.of(stream, state, plans, has_receipts=self._has_receipts), *misplaced(stream, state)]:
             raise WrongError("\n".join(wrong))
 
     def finish(self) -> None:
