@@ -55,7 +55,8 @@ def _dagster(settings: Settings, server: ConnectServer | None, port: int) -> Ite
         _say(f"Spark Connect server: {server.remote}, process {server.pid}")
         environment[f"{ENV_PREFIX}SPARK_REMOTE"] = server.shared_session
     command = [str(Path(sys.executable).with_name("dagster")), "dev", "--host", "127.0.0.1", "--port", str(port)]
-    command = with_parent([*command, "-m", "dedup_platform.definitions"])
+    # Interrupted it ends what it started itself.
+    command = with_parent([*command, "-m", "dedup_platform.definitions"], signal="INT")
     # In a process group of its own it is interrupted once, by this process, and not by the terminal as well.
     dagster = subprocess.Popen(command, env=environment, process_group=0)
     try:

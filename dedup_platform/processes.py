@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from functools import cache
 
 
-def with_parent(command: Sequence[str]) -> list[str]:
-    """The command, so that it is killed as soon as the thread that started it has ended, however that was.
+def with_parent(command: Sequence[str], signal: str = "KILL") -> list[str]:
+    """The command, so that it gets this signal as soon as the thread that started it has ended, however that was.
 
     Whoever is killed ends nothing that they started. As it is where no `setpriv` can do this (it is Linux's).
     """
     setpriv = _setpriv()
-    return [setpriv, "--pdeathsig", "KILL", *command] if setpriv else list(command)
+    return [setpriv, "--pdeathsig", signal, *command] if setpriv else list(command)
 
 
 @cache

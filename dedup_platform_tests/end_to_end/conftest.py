@@ -123,8 +123,8 @@ class Webserver:
 
 
 @contextmanager
-def dagster_dev(environment: Mapping[str, str], log: Path) -> Iterator[Webserver]:
-    """What `make dev` runs, while the block runs; fails if anything that it started outlives it."""
+def dagster_dev(environment: Mapping[str, str], log: Path, end: signal.Signals = signal.SIGINT) -> Iterator[Webserver]:
+    """What `make dev` runs, while the block runs; fails if anything that it started outlives it, however it ends."""
     ports = [f"--{name}={free_port()}" for name in ("port", "spark-port")]
     with log.open("wb") as output:
         process = psutil.Popen(
@@ -140,7 +140,7 @@ def dagster_dev(environment: Mapping[str, str], log: Path) -> Iterator[Webserver
         yield server
     finally:
         started = process.children(recursive=True)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(end)
         _, alive = psutil.wait_procs([process, *started], timeout=120)
         for each in alive:
             each.kill()

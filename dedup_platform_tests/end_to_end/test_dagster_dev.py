@@ -57,7 +57,7 @@ def test_a_day_with_everything_in_postgres(
     environment = BRIEF | {f"{ENV_PREFIX}{name.upper()}": value for name, value in places.items()}
     environment |= {"DEDUP_PLATFORM_HOME": str(home), "DEDUP_PLATFORM_STREAMS": str(stream.origin)}
     CommandLine(environment)("run")
-    with dagster_dev(environment, tmp_path / "dagster.log") as server:
+    with dagster_dev(environment, tmp_path / "dagster.log", end=signal.SIGKILL) as server:
         a_day(server, stream)
     check(temporary_platform(home, stream, spark, utc_now, **places), stream)
     assert not list(home.rglob("*.db")), "something is in SQLite"

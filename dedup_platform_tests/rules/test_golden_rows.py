@@ -51,6 +51,8 @@ ARRIVED = utc("2024-01-05")
 JUST = timedelta(microseconds=1)
 HOUR, TIMEOUT = timedelta(hours=1), timedelta(minutes=30)
 TOO_LARGE = Decimal("9" * 36 + ".99")
+NO_NUMBER = [(HOUR - 2 * JUST, math.nan), (HOUR - JUST, 1.0), (HOUR, 2.0), (HOUR + JUST, None)]
+"""A session of two partitions, of which one has a NaN."""
 
 
 def of_random_history(folder: Path) -> tuple[Stream, datetime]:
@@ -80,6 +82,7 @@ def of_edges(folder: Path) -> tuple[Stream, datetime]:
         *(record("sums", f"{each}", NOON, ARRIVED, amount=TOO_LARGE) for each in range(2)),
         *(record("one more", f"{each}", NOON, ARRIVED, amount=Decimal(each)) for each in (1, -2)),
         *(record(who, "i", NOON, ARRIVED) for who in (None, "0:", "", "e", "\u00e9", "\uffff", "\U0001f600")),
+        *(record("no number", f"{at}", NOON + at, ARRIVED, score=each) for at, each in NO_NUMBER),
         record("over midnight", "m", utc("2024-01-02T23:59:59.999999"), ARRIVED),
         record("over midnight", "n", utc("2024-01-03T00:29:59.999999"), ARRIVED),
     ]

@@ -25,6 +25,8 @@ _LINES_SHOWN = 20
 class ServerProcess:
     """One server: runs while the `with` block does, can be killed, and started again on the same port and data.
 
+    It ends with the thread that starts it: not one of a pool, which may end before the block does.
+
     `answers` says whether it serves already (False or OSError: not yet). What it prints is appended to `log`. Its
     environment is this process's, unless it is given.
     """

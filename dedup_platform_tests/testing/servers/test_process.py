@@ -1,5 +1,6 @@
 """How servers are started and ended, seen with small ones: also those that do not start or do not want to end."""
 
+import os
 import shutil
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from dedup_platform import processes
 from dedup_platform.errors import ServerStartError
 from dedup_platform.testing.servers import ServerProcess, free_port
 from dedup_platform.testing.servers.process import LOOPBACK
@@ -60,6 +62,18 @@ def test_it_does_not_outlive_a_process_that_was_killed(tmp_path: Path) -> None:
         server = psutil.Process(int(starter.stdout.readline()))
         starter.kill()
     assert psutil.wait_procs([server], timeout=10)[1] == []
+
+
+def test_a_setpriv_that_cannot_do_it_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of before 2.33, and BusyBox's."""
+    (tmp_path / "setpriv").write_text("#!/bin/sh\necho unrecognized option: pdeathsig >&2\nexit 1\n")
+    (tmp_path / "setpriv").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    processes._setpriv.cache_clear()
+    try:
+        assert processes.with_parent(["sleep", "1"]) == ["sleep", "1"]
+    finally:
+        processes._setpriv.cache_clear()
 
 
 def test_one_that_ends_at_once_is_told_with_what_it_printed(tmp_path: Path) -> None:
