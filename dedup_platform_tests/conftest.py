@@ -5,7 +5,6 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -145,18 +144,9 @@ def spark(settings: Settings) -> Iterator[SparkSession]:
     """The one Spark session of this process; its catalog `lake` is that of `settings`."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("there is no Java (JAVA_HOME is not set and java is not on the PATH)")
-    with long_lived_java():
-        session = spark_session(settings)
+    session = spark_session(settings)
     yield session
     session.stop()
-
-
-@contextmanager
-def long_lived_java() -> Iterator[None]:
-    """A Java that is started in the block lives as long as the tests: it earns back what optimizing costs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("JAVA_TOOL_OPTIONS")
-        yield
 
 
 @pytest.fixture(scope="session")
@@ -164,9 +154,7 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]
     """A warm Spark Connect server for the processes that the tests of this process start."""
     home = tmp_path_factory.mktemp("server")
     settings = Settings(home=home, spark_master="local[2]", driver_memory="1g", spark_conf=FEW_ROWS)
-    with ExitStack() as stack:
-        with long_lived_java():
-            server = stack.enter_context(connect_server(settings, free_port()))
+    with connect_server(settings, free_port()) as server:
         yield server
 
 

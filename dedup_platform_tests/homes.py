@@ -19,6 +19,7 @@ from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, temporary_platform
+from dedup_platform.testing.comparison import published_rows
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class Home:
         return self.folder / "home"
 
     def platform(self) -> Platform:
-        """A platform that remembers nothing from before, on the test's own Spark."""
-        return temporary_platform(self.path, self.stream, self.spark, self.clock)
+        """A platform that remembers nothing from before; what is not work on cells has the test's own Spark."""
+        return temporary_platform(self.path, self.stream, self.spark, self.clock, in_process=True)
 
     def run(self) -> Platform:
         """Take in and repair all that waits; returns the platform that did it."""
@@ -60,7 +61,7 @@ class Home:
 def all_rows(platform: Platform) -> dict[str, list[str]]:
     """Table -> all its rows, as text and in order."""
     [stream] = platform.streams
-    return {table: sorted(map(repr, platform.read(stream, table).toArrow().to_pylist())) for table in tables.ALL}
+    return {table: sorted(map(repr, rows)) for table, rows in published_rows(platform, stream).items()}
 
 
 def stage_cells_again(platform: Platform, table: str, base: int, cells: Iterable[Cell]) -> Staged:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dedup_platform import tables
 from dedup_platform.stream import Stream
 from dedup_platform.testing.oracle import Expected, Identity, Rules, Session, identity, oracle
 from dedup_platform.testing.records import Record
@@ -18,7 +19,6 @@ Row = Mapping[str, Any]
 COORDINATES = ("source", "source_partition", "source_offset", "source_index")
 NAN = "NaN"
 SHOWN = 5
-DERIVED = ("deduplicated_events", "duplicate_events", "session_fragments", "sessions")
 
 
 def row_texts(rows: Iterable[Row]) -> list[str]:
@@ -51,8 +51,16 @@ class SessionIds:
 
 def differences(platform: "Platform", stream: Stream, records: Sequence[Record], ids: SessionIds) -> list[str]:
     """How the stream's derived tables differ from what the oracle says of these records; empty if they do not."""
-    found = {table: platform.read(stream.name, table).toArrow().to_pylist() for table in DERIVED}
-    return table_differences(stream, found, records, ids)
+    return table_differences(stream, published_rows(platform, stream.name), records, ids)
+
+
+def published_rows(platform: "Platform", name: str) -> dict[str, list[Row]]:
+    """Table -> its rows as readers see them now, read without Spark; empty before there are tables."""
+    catalog, lake, stream = platform.lake.catalog, platform.lake, platform.stream(name)
+    if not all(catalog.load(name, table) for table in tables.ALL):
+        return {}
+    scans = {each: catalog.load_table(name, each).scan(snapshot_id=lake.current(stream, each)) for each in tables.ALL}
+    return {table: scan.to_arrow().to_pylist() for table, scan in scans.items()}
 
 
 def table_differences(

@@ -6,24 +6,11 @@ A tenth of a second for some hundred records, where `verify`, which says the sam
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from dedup_platform import tables
 from dedup_platform.platform import Platform
 from dedup_platform.stream import KafkaSource
 from dedup_platform.tables import COORDINATES, RAW_EVENTS
-from dedup_platform.testing.comparison import DERIVED, Row, SessionIds, table_differences
+from dedup_platform.testing.comparison import Row, SessionIds, published_rows, table_differences
 from dedup_platform.testing.records import Record
-
-
-def published_rows(platform: Platform, name: str) -> dict[str, list[Row]]:
-    """Table -> its rows as readers see them now; empty before there are tables."""
-    stream = platform.stream(name)
-    if not all(platform.lake.catalog.load(name, table) for table in tables.ALL):
-        return {}
-    rows = {}
-    for table in (RAW_EVENTS, *DERIVED):
-        scan = platform.lake.catalog.load_table(name, table).scan(snapshot_id=platform.lake.current(stream, table))
-        rows[table] = scan.to_arrow().to_pylist()
-    return rows
 
 
 def wrong_rows(platform: Platform, name: str) -> list[str]:

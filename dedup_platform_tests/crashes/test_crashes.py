@@ -164,7 +164,7 @@ def test_a_change_of_buckets_that_was_killed_is_finished_by_the_next(
     assert ended == -signal.SIGKILL, said
     assert all_rows(home.platform()) == never_killed
     changed = home.stream.model_copy(update={"buckets": 0})
-    platform = temporary_platform(home.path, changed, home.spark, home.clock)
+    platform = temporary_platform(home.path, changed, home.spark, home.clock, in_process=True)
     platform.change_buckets(changed.name, BUCKETS)
     assert platform.lake.buckets(changed) == BUCKETS
     assert all_rows(platform) == never_killed

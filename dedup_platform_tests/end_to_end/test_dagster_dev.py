@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -46,7 +47,7 @@ def test_a_day_with_everything_in_postgres(
     """The catalog, the control database and Dagster's own records; the warehouse is on S3."""
     stream, bucket = stream_of_four_days(tmp_path), new_name()
     s3_server.create_bucket(bucket)
-    places = {
+    places: dict[str, Any] = {
         "warehouse": f"s3://{bucket}/lake",
         "s3_endpoint": s3_server.endpoint,
         "s3_access_key_id": s3_server.access_key,

@@ -18,12 +18,13 @@ from pyspark.sql import SparkSession
 from dedup_platform import tables
 from dedup_platform.demo.clicks import generate
 from dedup_platform.demo.files import stream_file
-from dedup_platform.lake import Lakehouse
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.spark.connect_server import ConnectServer, connect_server
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
+from dedup_platform.testing.comparison import published_rows
+from dedup_platform.testing.judge import wrong_rows
 from dedup_platform.testing.servers import free_port
 from dedup_platform_tests.conftest import FEW_ROWS
 from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, wait_until
@@ -160,7 +161,7 @@ def test_a_run_without_its_server_fails_clearly_and_the_next_one_goes_on(server:
     assert f"the Spark Connect server {server.remote} does not answer" in line("run", code=5)
     server.start()
     line("run")
-    assert json.loads(line("verify", "--json")) == {stream.name: []}
+    assert wrong_rows(opened(home, stream), stream.name) == []
 
 
 IMPORTS_WHAT_LOOKS_AROUND = """
@@ -199,18 +200,14 @@ def demo_of(home: Path) -> Stream:
 
 def rows_of(home: Path, stream: Stream) -> Rows:
     """Table -> its rows as text and in order, read without Spark."""
-    lake = lake_of(home, stream)
-    rows = {}
-    for name in tables.ALL:
-        table = lake.catalog.load_table(stream.name, name)
-        rows[name] = sorted(map(repr, table.scan(snapshot_id=lake.current(stream, name)).to_arrow().to_pylist()))
-    return rows
+    found = published_rows(opened(home, stream), stream.name)
+    return {table: sorted(map(repr, rows)) for table, rows in found.items()}
 
 
-def lake_of(home: Path, stream: Stream) -> Lakehouse:
+def opened(home: Path, stream: Stream) -> Platform:
     """The tables in a home, to be looked at without Spark."""
 
     def no_spark() -> SparkSession:
         raise AssertionError("PyIceberg alone can read tables")
 
-    return Platform(Settings(home=home), {stream.name: stream}, no_spark).lake
+    return Platform(Settings(home=home), {stream.name: stream}, no_spark)

@@ -18,12 +18,15 @@ import yaml
 from confluent_kafka import Producer
 
 from dedup_platform import tables
+from dedup_platform.platform import Platform
+from dedup_platform.settings import load_settings
 from dedup_platform.spark.connect import answers
+from dedup_platform.stream import load_streams
+from dedup_platform.testing.judge import wrong_rows
 from dedup_platform.testing.servers import free_port
 from dedup_platform.testing.topology import Topology, natively
 from dedup_platform_tests.conftest import PROJECT
 from dedup_platform_tests.end_to_end.conftest import BRIEF, Webserver, wait_until
-from dedup_platform_tests.end_to_end.processes import CommandLine
 
 DOCKER = PROJECT / "docker"
 COMMAND = [sys.executable, "-m", "dedup_platform.testing.topology"]
@@ -84,22 +87,30 @@ def produce(topology: Topology, *clicks: dict[str, Any]) -> None:
     assert producer.flush(PATIENCE) == 0
 
 
-def rows(command_line: CommandLine) -> dict[str, int]:
-    [status] = json.loads(command_line("status", "--json"))
-    return {name: table["rows"] for name, table in status["tables"].items()}
+def opened(topology: Topology, patch: pytest.MonkeyPatch) -> Platform:
+    """The same deployment, looked at from this process."""
+    for name, value in topology.environment("daemon").items():
+        patch.setenv(name, value)
+    settings = load_settings()
+    assert settings.streams
+    return Platform(settings, load_streams(settings.streams), lambda: pytest.fail("only metadata is asked"))
 
 
-def test_a_day_of_the_native_topology(tmp_path: Path) -> None:
+def rows(platform: Platform) -> dict[str, int]:
+    return {table: platform.rows("clicks", table) for table in tables.ALL}
+
+
+def test_a_day_of_the_native_topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_environment(tmp_path)
     with native(tmp_path) as (process, topology):
         server = Webserver(int(topology.variables["DAGSTER_PORT"]), process)
-        command_line = CommandLine(topology.environment("daemon"))
+        platform = opened(topology, monkeypatch)
         noon = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(hours=36)
         first = [click(user, counter, noon + counter * MINUTE) for user in range(10) for counter in range(5)]
         produce(topology, *first, *first[:7])
         wait_until(lambda: has_succeeded(server, "clicks_ingest"), "the messages are taken in", PATIENCE)
-        wait_until(lambda: rows(command_line).get(tables.SESSIONS) == 10, "sessions are there", PATIENCE)
-        assert rows(command_line) == {
+        wait_until(lambda: rows(platform)[tables.SESSIONS] == 10, "sessions are there", PATIENCE)
+        assert rows(platform) == {
             tables.RAW_EVENTS: 57,
             tables.DUPLICATE_EVENTS: 7,
             tables.DEDUPLICATED_EVENTS: 50,
@@ -108,8 +119,8 @@ def test_a_day_of_the_native_topology(tmp_path: Path) -> None:
         }
         kill_spark(process, int(topology.variables["SPARK_PORT"]))
         produce(topology, click(3, 99, noon + timedelta(hours=2)))
-        wait_until(lambda: rows(command_line)[tables.SESSIONS] == 11, "what came late is repaired", PATIENCE)
-        command_line("verify")
+        wait_until(lambda: rows(platform)[tables.SESSIONS] == 11, "what came late is repaired", PATIENCE)
+        assert wrong_rows(platform, "clicks") == []
 
 
 def has_succeeded(server: Webserver, job: str) -> bool:

@@ -15,7 +15,8 @@ from dedup_platform.lake.snapshots import ancestry, summary
 from dedup_platform.maintenance.checkpoints import Checkpoints
 from dedup_platform.platform import Platform
 from dedup_platform.testing import HeldClock, lay_out, light_platform, make_stream, record, utc, write_batch
-from dedup_platform.testing.judge import published_rows, wrong_rows
+from dedup_platform.testing.comparison import published_rows
+from dedup_platform.testing.judge import wrong_rows
 
 NAME = "events"
 NOON = utc("2024-01-02T12:00")

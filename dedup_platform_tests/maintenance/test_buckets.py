@@ -68,7 +68,7 @@ def home(built: Home) -> Iterator[Home]:
 def open_anew(home: Home, buckets: int = 0) -> Platform:
     """A platform that remembers nothing, of a stream file that says so many buckets."""
     changed = home.stream.model_copy(update={"buckets": buckets})
-    return temporary_platform(home.path, changed, home.spark, home.clock)
+    return temporary_platform(home.path, changed, home.spark, home.clock, in_process=True)
 
 
 def deliver(home: Home, platform: Platform, name: str, *records: Record) -> None:
@@ -129,7 +129,7 @@ def test_settings_that_change_later_make_every_new_cell_stale(home: Home) -> Non
     platform.change_buckets(home.stream.name, 16)
     sessions = home.stream.sessions.model_copy(update={"timeout": timedelta(minutes=5)})
     changed = home.stream.model_copy(update={"buckets": 0, "sessions": sessions})
-    other = temporary_platform(home.path, changed, home.spark, home.clock)
+    other = temporary_platform(home.path, changed, home.spark, home.clock, in_process=True)
     plans = {plan.table: {each.cell for each in plan.stale} for plan in other.plan(changed.name)}
     assert plans[tables.SESSION_FRAGMENTS] == set(other.ledger.sizes(changed.name, tables.SESSION_FRAGMENTS))
 

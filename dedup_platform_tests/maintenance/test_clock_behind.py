@@ -27,7 +27,7 @@ NOON = utc("2024-01-01T12:00")
 def platform(tmp_path: Path, spark: SparkSession) -> Platform:
     """Many small files in a closed partition, committed by a clock that is ten minutes ahead of Spark's."""
     stream = make_stream(tmp_path)
-    platform = temporary_platform(tmp_path / "home", stream, spark, HeldClock(datetime.now(UTC)))
+    platform = temporary_platform(tmp_path / "home", stream, spark, HeldClock(datetime.now(UTC)), in_process=True)
     with commits_ahead(by=timedelta(minutes=10)):
         for number in range(procedures.SMALL_FILES):
             event = record("a", str(number), NOON + timedelta(minutes=number))

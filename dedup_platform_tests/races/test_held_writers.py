@@ -215,7 +215,7 @@ def test_readers_see_each_record_once_although_others_go_on_after_a_writer_died_
     first, ninth = utc("2024-01-01T12:00"), utc("2024-01-09T12:00")
     stream = make_stream(tmp_path)
     clock = HeldClock(ninth + timedelta(days=1))
-    one, other = (temporary_platform(tmp_path / "home", stream, spark, clock) for _ in range(2))
+    one, other = (temporary_platform(tmp_path / "home", stream, spark, clock, in_process=True) for _ in range(2))
     write_batch(stream, lay_out([record("u", "x", first, first + timedelta(hours=1))], "copy.json"))
     run(one)
     write_batch(stream, lay_out([record("u", "x", first), record("u", "y", ninth)], "original.json"))
@@ -234,7 +234,7 @@ def test_readers_see_each_record_once_although_others_go_on_after_a_writer_died_
 
 def test_whoever_creates_the_first_table_chooses_the_buckets_of_all(tmp_path: Path, spark: SparkSession) -> None:
     stream = make_stream(tmp_path, buckets=0)
-    platform = temporary_platform(tmp_path / "home", stream, spark, HeldClock(utc("2024-02-01")))
+    platform = temporary_platform(tmp_path / "home", stream, spark, HeldClock(utc("2024-02-01")), in_process=True)
     platform.lake.catalog.iceberg.create_namespace(stream.name)
     platform.lake._create_table(stream, RAW_EVENTS, 4)
     platform.lake.create(stream, 1)
@@ -248,7 +248,7 @@ def test_of_two_first_ingests_the_one_that_creates_the_tables_last_reads_nothing
     stream = make_stream(tmp_path, buckets=1)
     write_batch(stream, lay_out([record("a", "1", utc("2024-03-01T10:00"), utc("2024-03-01T10:00"))], "one.json"))
     clock = HeldClock(utc("2024-03-02T00:00"))
-    one, other = (temporary_platform(tmp_path / "home", stream, spark, clock) for _ in range(2))
+    one, other = (temporary_platform(tmp_path / "home", stream, spark, clock, in_process=True) for _ in range(2))
     create = one.lake.create
 
     def late(stream: Stream, buckets: int) -> None:

@@ -63,7 +63,7 @@ class Race:
 
     home: Path
     stream: Stream
-    places: dict[str, str]
+    places: dict[str, Any]
     workers: tuple[Worker, Worker]
 
     def platform(self, spark: SparkSession) -> Platform:

@@ -81,7 +81,7 @@ def deployment(
     """One for all tests of this module: each looks only at what its own delivery changed."""
     folder = tmp_path_factory.mktemp("affected")
     stream = make_stream(folder, start="2024-03-01", buckets=4)
-    found = Deployment(temporary_platform(folder / "home", stream, spark, HeldClock(NOW)), stream)
+    found = Deployment(temporary_platform(folder / "home", stream, spark, HeldClock(NOW), in_process=True), stream)
     found.deliver(
         *(
             event(entity, f"{entity}/{day}/{n}", day, 600 + n)
@@ -160,7 +160,9 @@ def make_ahead(deployment: Deployment, event_id: str) -> int:
 
 
 def another(deployment: Deployment, spark: SparkSession) -> Platform:
-    return temporary_platform(deployment.platform.settings.home, deployment.stream, spark, HeldClock(NOW))
+    return temporary_platform(
+        deployment.platform.settings.home, deployment.stream, spark, HeldClock(NOW), in_process=True
+    )
 
 
 def test_fragments_made_ahead_of_events_that_another_replaced_are_not_used(

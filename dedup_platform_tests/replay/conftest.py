@@ -130,7 +130,7 @@ def touched(before: Files, after: Files) -> dict[str, set[Cell | None]]:
 
 def deployment(folder: Path, spark: SparkSession, **said: object) -> Deployment:
     stream = make_stream(folder, **({"buckets": 2, "timeout": "2h"} | said))  # type: ignore[arg-type]
-    platform = temporary_platform(folder / "home", stream, spark, HeldClock(NOW))
+    platform = temporary_platform(folder / "home", stream, spark, HeldClock(NOW), in_process=True)
     return Deployment(platform, stream, stream.origin.read_text())
 
 

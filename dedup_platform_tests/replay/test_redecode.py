@@ -107,7 +107,7 @@ def test_what_an_event_left_behind_is_known_without_history_and_control_database
     beaten.platform.maintain(beaten.name)
     beaten.platform.maintain(beaten.name)
     (home / "control.db").unlink()
-    beaten.platform = temporary_platform(home, beaten.stream, spark, clock)
+    beaten.platform = temporary_platform(home, beaten.stream, spark, clock, in_process=True)
     beaten.platform.repair(beaten.name)
     assert beaten.stale() == set()
     assert wrong_rows(beaten.platform, beaten.name) == []

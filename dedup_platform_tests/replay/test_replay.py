@@ -199,7 +199,9 @@ def test_two_replays_at_once_move_each_record_once(
     deploy: Deployment, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad = spoiled(deploy, events(1, 2, 20), "bad.json")
-    other = temporary_platform(deploy.platform.settings.home, deploy.stream, spark, deploy.platform.clock)
+    other = temporary_platform(
+        deploy.platform.settings.home, deploy.stream, spark, deploy.platform.clock, in_process=True
+    )
 
     def and_another(*arguments: object) -> Rewritten:
         done = rewrite(*arguments)  # type: ignore[arg-type]
@@ -292,7 +294,9 @@ def test_facts_are_the_same_when_the_control_database_is_lost(deploy: Deployment
     deploy.platform.rejected.replay(deploy.name)
     stale = deploy.stale()
     (deploy.platform.settings.home / "control.db").unlink()
-    deploy.platform = temporary_platform(deploy.platform.settings.home, deploy.stream, spark, deploy.platform.clock)
+    deploy.platform = temporary_platform(
+        deploy.platform.settings.home, deploy.stream, spark, deploy.platform.clock, in_process=True
+    )
     assert deploy.stale() == stale
     assert deploy.platform.status(deploy.name).records_read == len(good) + len(bad)
     deploy.platform.repair(deploy.name)

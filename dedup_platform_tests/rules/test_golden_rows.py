@@ -30,8 +30,8 @@ from dedup_platform.testing import (
     utc,
     write_batch,
 )
-from dedup_platform.testing.comparison import digest, row_texts
-from dedup_platform.testing.judge import published_rows, wrong_rows
+from dedup_platform.testing.comparison import digest, published_rows, row_texts
+from dedup_platform.testing.judge import wrong_rows
 
 GOLDEN = Path(__file__).with_name("golden_rows.json")
 RULES = {

@@ -31,7 +31,7 @@ class Lake:
 
     def platform(self) -> Platform:
         clock = HeldClock(datetime.now(UTC) + timedelta(days=1))
-        return temporary_platform(self.home, self.stream, self.spark, clock)
+        return temporary_platform(self.home, self.stream, self.spark, clock, in_process=True)
 
     def deliver(self, name: str, good: int, broken: int) -> None:
         (self.stream.files.root / name).write_text(f"{GOOD}\n" * good + "broken\n" * broken)

@@ -32,13 +32,14 @@ from dedup_platform.testing import (
 
 @dataclass(frozen=True)
 class Setting:
-    """How a stream is cut and judged, and how many histories it gets."""
+    """How a stream is cut and judged, how many histories it gets, and whether Spark's workers do the work."""
 
     granularity: str
     window: str
     timeout: str
     buckets: int
     entities: int
+    in_process: bool = False
 
     def __str__(self) -> str:
         return f"{self.granularity}-{self.window}-{self.timeout}-{self.buckets}"
@@ -49,10 +50,10 @@ HOURS = Setting("hour", "2h", "90m", buckets=64, entities=20)
 SETTINGS = [
     DAYS,
     HOURS,
-    Setting("day", "0s", "90m", buckets=1, entities=80),
-    Setting("day", "3d", "2h", buckets=64, entities=20),
-    Setting("hour", "0s", "2h", buckets=64, entities=20),
-    Setting("hour", "1d", "30m", buckets=2, entities=80),
+    Setting("day", "0s", "90m", buckets=1, entities=80, in_process=True),
+    Setting("day", "3d", "2h", buckets=64, entities=20, in_process=True),
+    Setting("hour", "0s", "2h", buckets=64, entities=20, in_process=True),
+    Setting("hour", "1d", "30m", buckets=2, entities=80, in_process=True),
 ]
 
 
@@ -95,7 +96,8 @@ def start(folder: Path, spark: SparkSession, setting: Setting, seed: int) -> tup
         buckets=setting.buckets,
     )
     history = histories(seed, setting.entities, Rules.of(stream), stream.partitions.start)
-    platform = temporary_platform(folder / "home", stream, spark, HeldClock(history.now))
+    clock, in_process = HeldClock(history.now), setting.in_process
+    platform = temporary_platform(folder / "home", stream, spark, clock, in_process=in_process)
     return Run(stream, platform, SessionIds(), []), history
 
 

@@ -42,7 +42,9 @@ class Settled:
         stream = make_stream(folder, start="2024-03-01")
         honest, poisoned = lay_out(HONEST, "honest.json"), lay_out(poison, "poison.json")
         write_batch(stream, [*honest, *poisoned], modified=utc("2024-03-02T20:00"))
-        platform = temporary_platform(folder / "home", stream, self._spark, HeldClock(datetime.now(UTC)))
+        platform = temporary_platform(
+            folder / "home", stream, self._spark, HeldClock(datetime.now(UTC)), in_process=True
+        )
         return platform, stream, platform.ingest(stream.name)
 
 

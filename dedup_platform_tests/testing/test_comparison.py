@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dedup_platform.testing import Record, Rules, SessionIds, differences, lay_out, make_stream, oracle, record, utc
-from dedup_platform.testing.comparison import expected_tables, row_differences
+from dedup_platform.testing import Record, Rules, SessionIds, lay_out, make_stream, oracle, record, utc
+from dedup_platform.testing.comparison import expected_tables, row_differences, table_differences
 
 NOON = utc("2024-03-01T12:00")
 MINUTE = timedelta(minutes=1)
@@ -22,29 +22,6 @@ RECORDS = lay_out(
     ]
 )
 Tables = dict[str, list[dict[str, Any]]]
-
-
-class Rows:
-    """What a DataFrame gives and no more."""
-
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        self.rows = rows
-
-    def toArrow(self) -> "Rows":  # noqa: N802
-        return self
-
-    def to_pylist(self) -> list[dict[str, Any]]:
-        return self.rows
-
-
-class Tabled:
-    """Stands where a platform stands: it reads rows."""
-
-    def __init__(self, tables: Tables) -> None:
-        self.tables = tables
-
-    def read(self, _stream: str, table: str) -> Rows:
-        return Rows(self.tables[table])
 
 
 def right_tables(folder: Path, records: list[Record] = RECORDS) -> Tables:
@@ -61,7 +38,7 @@ def right_tables(folder: Path, records: list[Record] = RECORDS) -> Tables:
 
 def found(folder: Path, tables: Tables, ids: SessionIds | None = None) -> list[str]:
     stream = make_stream(folder)
-    return differences(Tabled(tables), stream, RECORDS, ids or SessionIds())  # type: ignore[arg-type]
+    return table_differences(stream, tables, RECORDS, ids or SessionIds())
 
 
 def test_right_tables_have_no_difference(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import pytest
 from dedup_platform import tables
 from dedup_platform.platform import Platform
 from dedup_platform.testing import HeldClock, lay_out, light_platform, make_stream, record, utc, write_batch
-from dedup_platform.testing.judge import published_rows, wrong_rows
+from dedup_platform.testing.comparison import published_rows
+from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.homes import stage_all_again
 
 NAME = "events"

@@ -53,12 +53,14 @@ class Delivery:
 
     def platform(self, spark: SparkSession) -> Platform:
         """One that reads the files where they are."""
-        return temporary_platform(self.folder / "home", self.stream, spark, self.clock)
+        return temporary_platform(self.folder / "home", self.stream, spark, self.clock, in_process=True)
 
     def platform_on(self, landing: Landing, spark: SparkSession, **source: object) -> Platform:
         """One that reads them where they land."""
         stream = landing.of(self.stream, f"in/{self.stream.name}/*.json", **source)
-        return temporary_platform(self.folder / landing.bucket, stream, spark, self.clock, **landing.places)
+        return temporary_platform(
+            self.folder / landing.bucket, stream, spark, self.clock, in_process=True, **landing.places
+        )
 
     def land(self, landing: Landing) -> None:
         for file in self.files:
