@@ -15,7 +15,7 @@ A_TEST = 15
 TESTS = 20
 THOROUGH = 33
 """Times as many lives where there is time: ten thousand."""
-SHORT = 8
+SHORT = 6
 """Operations in each of them where it is short."""
 
 

@@ -32,7 +32,7 @@ def assert_as_the_oracle_says(
 ) -> None:
     """After the repair that follows each batch."""
     now = max(each.arrival_time for batch in batches for each in batch) + DAY
-    platform = temporary_platform(folder / "home", stream, spark, HeldClock(now))
+    platform = temporary_platform(folder / "home", stream, spark, HeldClock(now), in_process=True)
     ids = SessionIds()
     for number, batch in enumerate(batches):
         write_batch(stream, batch)

@@ -40,7 +40,7 @@ def stream(tmp_path: Path) -> Stream:
 @pytest.fixture
 def platform(tmp_path: Path, stream: Stream, spark: SparkSession) -> Platform:
     write_batch(stream, RECORDS)
-    return temporary_platform(tmp_path / "home", stream, spark, HeldClock(datetime.now(UTC)))
+    return temporary_platform(tmp_path / "home", stream, spark, HeldClock(datetime.now(UTC)), in_process=True)
 
 
 def sums(platform: Platform) -> dict[str, Decimal | None]:

@@ -30,7 +30,7 @@ GRAINS = ["day", "hour"]
 @pytest.mark.parametrize("granularity", GRAINS)
 def test_all_is_done_with_them_that_is_done_with_others(tmp_path: Path, spark: SparkSession, granularity: str) -> None:
     stream = make_stream(tmp_path, granularity=granularity, timeout="90m", window="2d")
-    platform = temporary_platform(tmp_path / "home", stream, spark, HeldClock(utc("2024-06-01")))
+    platform = temporary_platform(tmp_path / "home", stream, spark, HeldClock(utc("2024-06-01")), in_process=True)
     events = [record("last", f"{number}", LAST - ago, LAST, quantity=1) for number, ago in enumerate(AGO)]
     copies = [record("last", "0", LAST - DAY, LAST - DAY), record("now", "n", utc("2024-01-01T10:00"))]
     late = record("last", "late", LAST - 2 * DAY, LAST)

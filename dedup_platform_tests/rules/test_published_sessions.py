@@ -49,7 +49,7 @@ def test_published_sessions(published_sessions: list[Case], tmp_path: Path, spar
 def found_sessions(folder: Path, spark: SparkSession, timeout: str, cases: list[Case]) -> list[Spanned]:
     """What a platform says after all batches, with a repair after each."""
     stream = make_stream(folder, timeout=timeout, window="0s", start="2024-03-01")
-    platform = temporary_platform(folder / "home", stream, spark, HeldClock(ZERO + 30 * DAY))
+    platform = temporary_platform(folder / "home", stream, spark, HeldClock(ZERO + 30 * DAY), in_process=True)
     for batch in batches(cases):
         write_batch(stream, batch)
         platform.ingest(stream.name)
