@@ -65,8 +65,8 @@ class Context:
             return retry_on_conflict(step)(*args, **kwargs)
 
     def rows(self, stream: str, table: str) -> int:
-        """How many rows a table has, by its newest snapshot's summary."""
-        loaded = self.lake.catalog.load(stream, table)
+        """How many rows a table has, by its newest snapshot's summary; none before there are tables."""
+        loaded = self.lake.catalog.load(self.stream(stream).name, table)
         return snapshots.total_rows(loaded) if loaded else 0
 
     def read(self, stream: str, table: str) -> DataFrame:

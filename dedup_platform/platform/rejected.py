@@ -23,7 +23,7 @@ class RejectedRecords:
 
     def count(self, stream: str) -> int:
         """How many there are, dropped ones among them; from metadata alone."""
-        if not self._context.ledger.sync(stream):
+        if not self._context.ledger.sync(self._context.stream(stream).name):
             return 0
         in_cells = self._context.ledger.totals(stream).get(RAW_EVENTS, TableSize()).rows
         return self._context.rows(stream, RAW_EVENTS) - in_cells
