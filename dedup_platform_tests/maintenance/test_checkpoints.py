@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from dedup_platform import tables
 from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.catalog import Catalog
-from dedup_platform.lake.receipts import AnyReceipt, FilesReceipt, PositionsReceipt
+from dedup_platform.lake.receipts import AnyReceipt, FilesReceipt, Part, PositionsReceipt
 from dedup_platform.ledger.schema import LISTINGS, METADATA
 from dedup_platform.maintenance import checkpoints, procedures
 from dedup_platform.stream import Stream
@@ -188,9 +188,9 @@ def test_parts_are_few_and_each_row_is_written_again_a_few_times_only(
     written: list[int] = []
     original = Catalog.write_part
 
-    def write_part(self: Catalog, stream: str, name: str, rows: pa.Table) -> None:
+    def write_part(self: Catalog, stream: str, name: str, rows: pa.Table) -> Part:
         written.append(len(rows))
-        original(self, stream, name, rows)
+        return original(self, stream, name, rows)
 
     monkeypatch.setattr(Catalog, "write_part", write_part)
     for number in range(32):
