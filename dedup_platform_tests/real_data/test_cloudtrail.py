@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,12 @@ SESSIONS = {"5m": 37, "15m": 18, "30m": 16}
 GRANULARITIES = ("day", "hour")
 FILES_A_RUN = 11
 """One with --thorough: file by file takes half an hour."""
+STREAMS = [("day", "5m"), ("day", "15m"), ("day", "30m"), ("hour", "30m")]
+"""Granularities and timeouts; with --thorough all of both."""
 
 
-def stream(folder: Path, granularity: str, timeout: str) -> Stream:
-    name = f"{granularity}_{timeout}"
+def stream(folder: Path, name: str) -> Stream:
+    granularity, timeout = name.split("_")
     (folder / name).mkdir()
     (folder / f"{name}.yaml").write_text(
         STREAM.format(name=name, granularity=granularity, timeout=timeout), encoding="utf-8"
@@ -55,12 +58,12 @@ def test_every_order_gives_the_same_sessions_and_ids(
     tmp_path: Path, spark: SparkSession, data_dir: Path, thorough: bool
 ) -> None:
     files = sorted((data_dir / "cloudtrail").glob("*.jsonl.gz"))
+    names = ["_".join(each) for each in (product(GRANULARITIES, SESSIONS) if thorough else STREAMS)]
     found = []
     for order, ordered in (("stamps", files), ("reversed", files[::-1])):
         folder = tmp_path / order
         folder.mkdir()
-        streams = [stream(folder, granularity, timeout) for granularity in GRANULARITIES for timeout in SESSIONS]
-        platform = temporary_platform(folder / "home", streams, spark, utc_now)
+        platform = temporary_platform(folder / "home", [stream(folder, name) for name in names], spark, utc_now)
         found.append(deliver(platform, ordered, 1 if thorough else FILES_A_RUN))
         for name in platform.streams:
             assert platform.rows(name, tables.DEDUPLICATED_EVENTS) == 2_900
@@ -68,7 +71,8 @@ def test_every_order_gives_the_same_sessions_and_ids(
             if thorough or order == "reversed":
                 assert platform.verify(name) == []
     assert found[0] == found[1]
-    counts = {name: len(sessions) for name, sessions in found[0].items()}
-    assert counts == {f"{g}_{timeout}": count for g in GRANULARITIES for timeout, count in SESSIONS.items()}
-    for timeout in SESSIONS:
-        assert found[0][f"day_{timeout}"] == found[0][f"hour_{timeout}"]
+    assert {name: len(sessions) for name, sessions in found[0].items()} == {
+        name: SESSIONS[name.partition("_")[2]] for name in names
+    }
+    for name in names:
+        assert found[0][name] == found[0][name.replace("hour", "day")]

@@ -94,7 +94,10 @@ def comparable(platform: Platform, name: str, table: str) -> DataFrame:
     return rows.select([column for column in rows.columns if column not in ARRIVAL])
 
 
-@pytest.mark.parametrize("timeout", [timeout for timeout in SESSIONS if timeout != "30m"])
+@pytest.mark.parametrize(
+    "timeout",
+    [pytest.param(each, marks=() if each == "60m" else pytest.mark.thorough) for each in ("5m", "15m", "60m")],
+)
 def test_another_timeout_in_the_stream_file_rebuilds_sessions_alone(platform: Platform, timeout: str) -> None:
     known = platform.stream("whole")
     platform.streams["whole"] = stream(known.origin.parent, "whole", known.files.root, timeout)
