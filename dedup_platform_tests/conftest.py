@@ -9,6 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import SparkSession
 
@@ -36,6 +37,7 @@ def pytest_configure() -> None:
         if (name.startswith(ENV_PREFIX) and name != TEST_DATA) or name == "DAGSTER_HOME":
             del os.environ[name]
     os.environ["JAVA_TOOL_OPTIONS"] = BRIEF_JAVA
+    psutil.cpu_percent()  # what the summary asks is counted from here
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,7 +91,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Minutes by folder, so that whoever adds tests sees what they cost. Of all processes together."""
+    """Minutes by folder, so that whoever adds tests sees what they cost. Of all processes together.
+
+    Processors that are idle for long could do with one more process of tests.
+    """
+    busy = psutil.cpu_percent()
     seconds, tests = dict[str, float](), Counter[str]()
     for report in (each for reports in terminalreporter.stats.values() for each in reports):
         if isinstance(report, pytest.TestReport):
@@ -103,6 +109,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for folder, spent in sorted(seconds.items(), key=itemgetter(1), reverse=True):
         terminalreporter.write_line(f"{spent / 60:6.1f}  {tests[folder]:5d} tests  {folder}")
     terminalreporter.write_line(f"{sum(seconds.values()) / 60:6.1f}  {tests.total():5d} tests  in all processes")
+    terminalreporter.write_line(f"{busy:6.0f} %  the processors were busy")
 
 
 @pytest.fixture(scope="session")
