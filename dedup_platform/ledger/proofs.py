@@ -9,9 +9,19 @@ from collections.abc import Iterable, Mapping
 
 import sqlalchemy as sa
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
-from dedup_platform.lake.snapshots import ancestry, bucket_count, changes_numbering, head, paired_duplicates, since
+from dedup_platform.lake.snapshots import (
+    ancestry,
+    bucket_count,
+    changes_numbering,
+    committed_at,
+    head,
+    paired_duplicates,
+    since,
+)
+from dedup_platform.ledger.facts import micros
 from dedup_platform.ledger.fold import Fold
 from dedup_platform.ledger.schema import BUILT, CELLS, CHANGES, CONSUMER, LOST, in_cells, is_lost, of
 from dedup_platform.planning.cells import NO_ENTITY, Cell
@@ -44,6 +54,8 @@ def _prove(connection: sa.Connection, stream: str, table: str, loaded: Mapping[s
         sequence = newest.sequence_number or 0
         connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, source), CHANGES.c.sequence < sequence))
         connection.execute(sa.delete(BUILT).where(of(BUILT, stream, table), BUILT.c.input_sequence < sequence))
+    if source == tables.RAW_EVENTS:
+        _add_emptied(connection, stream, head(loaded[source]))
     _lose(connection, stream, table, head(loaded[source]).sequence_number or 0)
 
 
@@ -64,7 +76,25 @@ def _lose(connection: sa.Connection, stream: str, table: str, newest: int) -> No
     connection.execute(sa.insert(BUILT).from_select([column.name for column in BUILT.c], unknown))
 
 
-def _known(table: sa.Table, stream: str, name: str) -> sa.Exists:
+def _add_emptied(connection: sa.Connection, stream: str, newest: Snapshot) -> None:
+    """Let cells of raw have changed that have none of the rows that were judged there, whatever tells of it.
+
+    Those went to other cells, and are judged anew together with what is there.
+    """
+    judged = (tables.DEDUPLICATED_EVENTS, tables.DUPLICATE_EVENTS)
+    at, sequence = micros(committed_at(newest)), newest.sequence_number or 0
+    values = (sa.literal(sequence), sa.literal(at), sa.literal(0), sa.null(), sa.true())
+    place = sa.literal(stream), sa.literal(tables.RAW_EVENTS), *CELLS.c["partition", "bucket"]
+    emptied = sa.select(*place, *values).where(
+        CELLS.c.stream == stream,
+        CELLS.c.table.in_(judged),
+        ~_known(CELLS.alias(), stream, tables.RAW_EVENTS),
+        ~_known(CHANGES, stream, tables.RAW_EVENTS),
+    )
+    connection.execute(sa.insert(CHANGES).from_select([column.name for column in CHANGES.c], emptied.distinct()))
+
+
+def _known(table: sa.FromClause, stream: str, name: str) -> sa.Exists:
     same = (table.c.partition == CELLS.c.partition, table.c.bucket == CELLS.c.bucket)
     return sa.exists().where(of(table, stream, name), *same)
 

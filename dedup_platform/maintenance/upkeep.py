@@ -182,9 +182,16 @@ class Maintenance:
         )
 
     def _paired(self, stream: Stream) -> set[int]:
-        """The snapshots of duplicates that those of events name."""
-        events = self.lake.catalog.load_table(stream.name, tables.DEDUPLICATED_EVENTS)
-        return {duplicates for _, duplicates in pairs(events)}
+        """The snapshots of duplicates that belong to those of events."""
+        events, duplicates = (
+            self.lake.catalog.load_table(stream.name, name)
+            for name in (tables.DEDUPLICATED_EVENTS, tables.DUPLICATE_EVENTS)
+        )
+        paired = {pair for _, pair in pairs(events)}
+        if paired_duplicates(events, list(ancestry(events))[-1].snapshot_id) is None:
+            # Events from before the first pair, with which there are no duplicates yet.
+            paired.add(list(ancestry(duplicates))[-1].snapshot_id)
+        return paired
 
     def _renew_proofs(self, stream: Stream, table: str, now: datetime) -> None:
         """Say of cells for which nothing new waits that they are built from the input as it is now.

@@ -37,10 +37,9 @@ def test_a_life_is_right_at_every_published_snapshot(number: int, thorough: bool
     assert wrong == []
 
 
-def test_a_life_in_which_manifests_came_to_hold_nothing_but_what_was_gone(tmp_path: Path) -> None:
-    """Two changes of the number of buckets leave rejected records' files in specs of their own."""
-    live(
-        tmp_path,
+FOUND = {
+    # Two changes of the number of buckets leave rejected records' files in specs of their own.
+    "manifests came to hold nothing but what was gone": (
         4389,
         [
             Op("deliver", 1714236140),
@@ -52,7 +51,37 @@ def test_a_life_in_which_manifests_came_to_hold_nothing_but_what_was_gone(tmp_pa
             Op("ingest", 473851611, "meanwhile"),
             Op("settings", 1081963016),
         ],
-    )
+    ),
+    # Records moved away from a cell of duplicates only; history expired, and all that told of it was lost.
+    "duplicates were left where no record was": (
+        14492,
+        [
+            Op("ingest", 1441103606),
+            Op("repair", 2874829427),
+            Op("redecode", 1509457828),
+            Op("maintain", 4048073791),
+            Op("lose", 206696155),
+        ],
+    ),
+    # The first duplicates were published, their events never; then the empty snapshot before them expired.
+    "upkeep came between the first duplicates and their events": (
+        20146,
+        [
+            Op("deliver", 3623315665),
+            Op("ingest", 2348573227),
+            Op("planned", 3004134583, "killed"),
+            Op("ingest", 3918353394),
+            Op("maintain", 2189489817),
+        ],
+    ),
+}
+"""What random lives found, in short: what happened -> seed and program."""
+
+
+@pytest.mark.parametrize("happened", FOUND)
+def test_a_life_in_which(happened: str, tmp_path: Path) -> None:
+    seed, ops = FOUND[happened]
+    live(tmp_path, seed, ops)
 
 
 @settings(

@@ -198,7 +198,8 @@ class Life:
         if state is None:
             return set()
         rows = state.rows
-        return {(table, cell) for table, source in tables.INPUT_OF.items() for cell in (*rows[table], *rows[source])}
+        wanted = {(table, cell) for table, source in tables.INPUT_OF.items() for cell in (*rows[table], *rows[source])}
+        return wanted | {(tables.DEDUPLICATED_EVENTS, cell) for cell in rows[tables.DUPLICATE_EVENTS]}
 
     def _some_partitions(self, random: Random) -> list[int]:
         state = self.state()
