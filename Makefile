@@ -53,7 +53,7 @@ soak: setup java ## kill ingest again and again while EVENTS (1000000) events co
 	$(BIN)/python -m pytest dedup_platform_tests/soak --seeds $(SEEDS) --events $(EVENTS)
 
 histories: setup ## live SEEDS (20) random histories of a stream, each judged after every commit
-	$(BIN)/python -m dedup_platform.testing.lives --seeds 0..$(SEEDS)
+	$(BIN)/python -m dedup_platform_tests.lives --seeds 0..$(SEEDS)
 
 test-thorough: setup java ## run every test, the longest ones in full
 	$(TEST) --thorough

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from dedup_platform.testing.lives import Op, live, program, shrunk
-from dedup_platform.testing.lives.__main__ import judged, look_for_garbage_less_often
-from dedup_platform.testing.lives.program import LENGTH, WEIGHTS
+from dedup_platform_tests.lives import Op, live, program, shrunk
+from dedup_platform_tests.lives.__main__ import judged, look_for_garbage_less_often
+from dedup_platform_tests.lives.program import LENGTH, WEIGHTS
 
 A_TEST = 15
 TESTS = 20

@@ -17,8 +17,8 @@ from dedup_platform.planning.cells import Cell, neighbours
 from dedup_platform.planning.linking import WidenedSessions
 from dedup_platform.rules import deduplicated, fragments, sessions
 from dedup_platform.stream import Stream
-from dedup_platform.testing.lives.__main__ import failure
-from dedup_platform.testing.lives.program import program
+from dedup_platform_tests.lives.__main__ import failure
+from dedup_platform_tests.lives.program import program
 
 LIVES = 200
 """At most so many lives until a fault is found."""

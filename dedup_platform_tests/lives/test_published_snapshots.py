@@ -21,8 +21,8 @@ from dedup_platform.platform import Platform
 from dedup_platform.rules.sessions import stitch_slices
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc, write_batch
-from dedup_platform.testing.lives.checks import Checks
-from dedup_platform.testing.lives.state import Reader
+from dedup_platform_tests.lives.checks import Checks
+from dedup_platform_tests.lives.state import Reader
 
 NOW = HeldClock(utc("2030-01-01T00:00"))
 EVENTS = "events"

@@ -12,8 +12,8 @@ from dedup_platform import tables
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Maintenance
 from dedup_platform.testing import record
-from dedup_platform.testing.lives import upkeep
 from dedup_platform.testing.platforms import light_platform
+from dedup_platform_tests.lives import upkeep
 from dedup_platform_tests.lives.test_published_snapshots import EVENTS, NOW, Tables, arrival, day, told_by
 
 NOTHING = timedelta(0)

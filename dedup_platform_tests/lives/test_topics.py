@@ -2,9 +2,9 @@
 
 import pytest
 
-from dedup_platform.testing.lives.__main__ import judged
-from dedup_platform.testing.lives.program import LENGTH
 from dedup_platform.testing.servers import KafkaServer
+from dedup_platform_tests.lives.__main__ import judged
+from dedup_platform_tests.lives.program import LENGTH
 
 LIVES = 2
 TESTS = 3

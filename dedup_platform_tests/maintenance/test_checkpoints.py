@@ -20,6 +20,7 @@ from dedup_platform.stream import Stream
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, RAW_EVENTS, SESSION_FRAGMENTS
 from dedup_platform.testing import utc
 from dedup_platform_tests.lived import ARRIVED, Lived
+from dedup_platform_tests.lives.shortcuts import SHORTCUTS
 
 EACH = 4
 """Commits of each table between two looks of upkeep."""
@@ -38,6 +39,8 @@ def lived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lived:
     monkeypatch.setattr(procedures, "expire_snapshots", expire_snapshots)
     for done_by_spark in ("remove_orphans", "compact_files"):
         monkeypatch.setattr(procedures, done_by_spark, lambda *_, **__: 0)
+    for target, replacement in SHORTCUTS.items():
+        monkeypatch.setattr(target, replacement)
     lived = Lived(tmp_path)
     none = timedelta(0)
     rules = lived.stream.maintenance.model_copy(update={"snapshot_age": none, "orphan_age": none, "min_snapshots": 1})

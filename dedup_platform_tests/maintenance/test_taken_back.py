@@ -17,7 +17,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.stream import Maintenance
 from dedup_platform.testing import HeldClock, lay_out, light_platform, make_stream, record, utc, write_batch
 from dedup_platform.testing.judge import wrong_rows
-from dedup_platform.testing.lives import upkeep
+from dedup_platform_tests.lives import upkeep
 
 EVENTS = "events"
 

@@ -17,7 +17,7 @@ from dedup_platform.rules.deduplicated import deduplicate
 from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc, write_batch
 from dedup_platform.testing.judge import wrong_rows
-from dedup_platform.testing.lives.state import Reader
+from dedup_platform_tests.lives.state import Reader
 
 NOW = HeldClock(utc("2030-01-01T00:00"))
 EVENTS = "events"

@@ -16,8 +16,8 @@ from dedup_platform.testing import HeldClock, lay_out, light_platform, record, u
 from dedup_platform.testing.comparison import digest, row_texts
 from dedup_platform.testing.delivery import write_file
 from dedup_platform.testing.judge import wrong_rows
-from dedup_platform.testing.lives.state import Reader, State
 from dedup_platform_tests.end_to_end.processes import CommandLine
+from dedup_platform_tests.lives.state import Reader, State
 from dedup_platform_tests.upgrade.before import unpack
 
 EVENTS = "events"

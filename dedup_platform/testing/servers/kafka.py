@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ _LOGGER_JAR = "org.slf4j:slf4j-simple:1.7.36"
 _LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
 _JAVA = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC", *_LOGGING)
 _SECONDS_TO_ASK = 10
+_SECONDS_BETWEEN_LOOKS = 0.05
 
 
 class KafkaServer(ServerProcess):
@@ -77,6 +79,10 @@ class KafkaServer(ServerProcess):
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
         client = self.admin()
         client.create_topics([topic], operation_timeout=_SECONDS_TO_ASK)[name].result()
+        until = time.monotonic() + _SECONDS_TO_ASK
+        # The broker answers before it lists it.
+        while name not in client.list_topics(timeout=_SECONDS_TO_ASK).topics and time.monotonic() < until:
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
 
     def admin(self) -> AdminClient:
         """A client of confluent-kafka that administers this broker."""

@@ -12,8 +12,8 @@ from dedup_platform.planning.planner import TablePlan
 from dedup_platform.stream import Stream
 from dedup_platform.tables import COORDINATES, DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, SESSION_FRAGMENTS, SESSIONS
 from dedup_platform.testing.judge import as_record
-from dedup_platform.testing.lives.state import Row, Rows, State
 from dedup_platform.testing.oracle import Rules, oracle, sessionize
+from dedup_platform_tests.lives.state import Row, Rows, State
 
 Shown = tuple[object, ...]
 

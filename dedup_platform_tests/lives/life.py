@@ -19,13 +19,13 @@ from dedup_platform.platform import Platform
 from dedup_platform.stream import Maintenance
 from dedup_platform.testing.clock import HeldClock
 from dedup_platform.testing.comparison import SessionIds, table_differences
-from dedup_platform.testing.lives.checks import Checks, misplaced
-from dedup_platform.testing.lives.fates import Killed, before_commit, dying
-from dedup_platform.testing.lives.program import Op
-from dedup_platform.testing.lives.replaced import replaced
-from dedup_platform.testing.lives.state import Reader, State
-from dedup_platform.testing.lives.world import TopicWorld, World
 from dedup_platform.testing.platforms import light_platform, temporary_platform
+from dedup_platform_tests.lives.checks import Checks, misplaced
+from dedup_platform_tests.lives.fates import Killed, before_commit, dying
+from dedup_platform_tests.lives.program import Op
+from dedup_platform_tests.lives.replaced import replaced
+from dedup_platform_tests.lives.state import Reader, State
+from dedup_platform_tests.lives.world import TopicWorld, World
 
 TICKS = 12
 """So many looks of the sensors, without anything new, must end with nothing stale."""

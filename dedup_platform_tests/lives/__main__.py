@@ -1,4 +1,4 @@
-"""`python -m dedup_platform.testing.lives --seeds 0..300`: of each life that goes wrong, say the shortest program."""
+"""`python -m dedup_platform_tests.lives --seeds 0..300`: of each life that goes wrong, say the shortest program."""
 
 import argparse
 import atexit
@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from dedup_platform.settings import Settings
 from dedup_platform.spark.session import spark_session
-from dedup_platform.testing.lives import Op, live, program, shrunk
-from dedup_platform.testing.lives.program import LENGTH
+from dedup_platform_tests.lives import Op, live, program, shrunk
+from dedup_platform_tests.lives.program import LENGTH
 
 MEMORY = Path("/dev/shm")
 """A folder in memory, where the machine has one: a life has thousands of files put on the disk."""

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 from dedup_platform.recompute.session_tasks import Sessionization
-from dedup_platform.testing.lives import upkeep
-from dedup_platform.testing.lives.shortcuts import SHORTCUTS
+from dedup_platform_tests.lives import upkeep
+from dedup_platform_tests.lives.shortcuts import SHORTCUTS
 
 _SMALL = {
     "tenacity.nap.time": SimpleNamespace(sleep=lambda _: None),
