@@ -83,7 +83,9 @@ def _add_emptied(connection: sa.Connection, stream: str, newest: Snapshot) -> No
     """
     judged = (tables.DEDUPLICATED_EVENTS, tables.DUPLICATE_EVENTS)
     at, sequence = micros(committed_at(newest)), newest.sequence_number or 0
-    values = (sa.literal(sequence), sa.literal(at), sa.literal(0), sa.null(), sa.true())
+    # Postgres takes a null without a type for text.
+    no_arrival = sa.cast(sa.null(), CHANGES.c.arrival_min.type)
+    values = (sa.literal(sequence), sa.literal(at), sa.literal(0), no_arrival, sa.true())
     place = sa.literal(stream), sa.literal(tables.RAW_EVENTS), *CELLS.c["partition", "bucket"]
     emptied = sa.select(*place, *values).where(
         CELLS.c.stream == stream,
