@@ -13,8 +13,10 @@ SPARK_PORT ?= 15002
 SEEDS ?= 20
 EVENTS ?= 1000000
 BENCH ?=
-# Two at a time: each has a Spark of its own. Tests of one file share what they prepare; files with the longest come first.
-TEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+WORKERS ?= 2
+# So many at a time, each with a Spark of its own, which takes 3 GB of memory. Tests of one file share what they prepare;
+# files with the longest come first.
+TEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The first Python that is new enough and can make virtual environments. PYTHON=... chooses another.
 USABLE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))

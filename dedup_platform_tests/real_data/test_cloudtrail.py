@@ -25,7 +25,7 @@ sessions: {{timeout: {timeout}}}
 """
 SESSIONS = {"5m": 37, "15m": 18, "30m": 16}
 GRANULARITIES = ("day", "hour")
-FILES_A_RUN = 11
+FILES_A_RUN = 20
 """One with --thorough: file by file takes half an hour."""
 STREAMS = [("day", "5m"), ("day", "15m"), ("day", "30m"), ("hour", "30m")]
 """Granularities and timeouts; with --thorough all of both."""
@@ -67,8 +67,8 @@ def test_every_order_gives_the_same_sessions_and_ids(
         found.append(deliver(platform, ordered, 1 if thorough else FILES_A_RUN))
         for name in platform.streams:
             assert platform.rows(name, tables.DEDUPLICATED_EVENTS) == 2_900
-            # The other order must give the same, which is looked at below.
-            if thorough or order == "reversed":
+            # The others must give the same, which is looked at below.
+            if thorough or (order, name) == ("reversed", names[-1]):
                 assert platform.verify(name) == []
     assert found[0] == found[1]
     assert {name: len(sessions) for name, sessions in found[0].items()} == {

@@ -81,7 +81,8 @@ def test_shuffled_batches_with_files_twice_give_the_same_events_and_sessions(
             shutil.copyfile(file, landing / name)
         platform.ingest("shuffled")
         platform.repair("shuffled")
-        if thorough or number == batches - 1:
+        # All must be as in one go, whose counts are known.
+        if thorough:
             assert platform.verify("shuffled") == []
     for table in (tables.DEDUPLICATED_EVENTS, tables.SESSIONS):
         whole, shuffled = comparable(platform, "whole", table), comparable(platform, "shuffled", table)

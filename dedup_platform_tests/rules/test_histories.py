@@ -6,7 +6,7 @@ touches nearly all cells, and the many histories of a cell meet.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -122,10 +122,12 @@ def test_tables_equal_the_oracle_after_every_repair(
             run.platform.repair(run.stream.name)
             assert run.stale() == []
             run.check()
-    assert run.platform.verify(run.stream.name) == []
+    # Where the oracle judges, one of the settings shows that SQL says the same.
+    if setting == HOURS:
+        assert run.platform.verify(run.stream.name) == []
 
 
-@pytest.mark.parametrize("setting", [DAYS, HOURS], ids=str)
+@pytest.mark.parametrize("setting", [DAYS, replace(HOURS, in_process=True)], ids=str)
 def test_another_order_in_other_batches_gives_the_same_sessions_and_ids(
     setting: Setting, tmp_path: Path, spark: SparkSession, share: float
 ) -> None:
