@@ -19,9 +19,13 @@ from dedup_platform.testing import Record, lay_out, make_stream, record, utc
 
 JUST = timedelta(microseconds=1)
 HOUR = timedelta(hours=1)
-WINDOW, TIMEOUT = timedelta(hours=2), timedelta(minutes=90)
+WINDOW = timedelta(hours=2)
+TIMEOUTS = ("20m", "90m")
+"""Shorter than a partition, and longer."""
 MIDNIGHT = utc("2024-03-02T00:00")
 ODDS = (-JUST, timedelta(), JUST)
+STEP = HOUR / 6
+GAPS = [JUST, STEP, HOUR, *(timeout + odd for timeout in (2 * STEP, 9 * STEP) for odd in ODDS)]
 """What makes a distance that is exactly the window or the timeout a bit shorter or longer."""
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -44,10 +48,11 @@ times = st.builds(
 """Moments that are often exactly a window or a timeout apart, or a microsecond more or less."""
 
 
-@pytest.fixture(scope="module")
-def stream(tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    """By hours, which both the window and the timeout are longer than."""
-    return make_stream(tmp_path_factory.mktemp("kernels"), granularity="hour", window="2h", timeout="90m")
+@pytest.fixture(scope="module", params=TIMEOUTS)
+def stream(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Stream:
+    """By hours, which the window is longer than."""
+    folder = tmp_path_factory.mktemp("kernels")
+    return make_stream(folder, granularity="hour", window="2h", timeout=request.param)
 
 
 def frame(records: Sequence[Record], columns: Iterable[str]) -> pl.DataFrame:
@@ -175,8 +180,8 @@ def entities(draw: st.DrawFn) -> list[Record]:
     """Events of two entities whose gaps are mostly a timeout, or a microsecond more or less."""
     records = []
     for entity in ("u", "v"):
-        moment = MIDNIGHT - draw(st.integers(0, 6)) * HOUR / 2 + draw(st.sampled_from(ODDS))
-        gaps = draw(st.lists(st.sampled_from([JUST, HOUR / 2, HOUR, *(TIMEOUT + odd for odd in ODDS)]), max_size=7))
+        moment = MIDNIGHT - draw(st.integers(0, 12)) * STEP + draw(st.sampled_from(ODDS))
+        gaps = draw(st.lists(st.sampled_from(GAPS), max_size=7))
         for number, gap in enumerate([timedelta(), *gaps]):
             moment += gap
             late = draw(st.integers(0, 3))
@@ -190,12 +195,12 @@ def fragments_of(stream: Stream, records: Sequence[Record]) -> pl.DataFrame:
     )
 
 
-def plain_sessions(records: Iterable[Record]) -> list[list[Record]]:
+def plain_sessions(stream: Stream, records: Iterable[Record]) -> list[list[Record]]:
     """Rule 4, as it is said: a gap longer than the timeout splits."""
     sessions: list[list[Record]] = []
     for each in sorted(records, key=lambda each: (each.entity_id or "", each.event_time)):
         last = sessions[-1][-1] if sessions else None
-        if last and last.entity_id == each.entity_id and each.event_time - last.event_time <= TIMEOUT:
+        if last and last.entity_id == each.entity_id and each.event_time - last.event_time <= stream.sessions.timeout:
             sessions[-1].append(each)
         else:
             sessions.append([each])
@@ -210,7 +215,7 @@ def in_order(sessions: pl.DataFrame) -> list[dict[str, object]]:
 @given(records=entities())
 def test_stitched_fragments_are_the_sessions_of_the_events(stream: Stream, records: list[Record]) -> None:
     found = in_order(stitch(fragments_of(stream, records), stream))
-    expected = plain_sessions(records)
+    expected = plain_sessions(stream, records)
     assert [(row["started_at"], row["ended_at"], row["event_count"]) for row in found] == [
         (session[0].event_time, session[-1].event_time, len(session)) for session in expected
     ]
@@ -220,11 +225,12 @@ def test_stitched_fragments_are_the_sessions_of_the_events(stream: Stream, recor
 
 
 @quick
-@given(records=entities(), cuts=st.lists(st.integers(-8, 20), max_size=4))
+@given(records=entities(), cuts=st.lists(st.integers(0, 15), max_size=4))
 def test_sessions_of_slices_are_those_of_all_at_once(stream: Stream, records: list[Record], cuts: list[int]) -> None:
     """However fragments are cut into slices of time, and though only chains that may go on are kept."""
     whole = fragments_of(stream, records).sort("first_event_time", "entity_id")
-    moments = sorted({MIDNIGHT + cut * HOUR / 2 for cut in cuts})
+    begins = whole["first_event_time"].to_list()
+    moments = sorted({begins[cut % len(begins)] for cut in cuts})
     ends: list[datetime | None] = [*moments, None]
     slices = []
     for begin, end in pairwise([None, *ends]):
@@ -236,7 +242,9 @@ def test_sessions_of_slices_are_those_of_all_at_once(stream: Stream, records: li
     assert found[-1].unfinished.is_empty()
     for (_, end), each in zip(slices, found, strict=True):
         # What is kept may go on, and nothing else: all of a long stream must not come together in memory.
-        assert end is None or all(last + TIMEOUT >= end for last in last_of_chains(each.unfinished, stream))
+        assert end is None or all(
+            last + stream.sessions.timeout >= end for last in last_of_chains(each.unfinished, stream)
+        )
 
 
 def last_of_chains(fragments: pl.DataFrame, stream: Stream) -> list[datetime]:
@@ -249,7 +257,7 @@ def test_spans_are_those_of_the_sessions_that_reach_over_more_than_one_partition
     stream: Stream, records: list[Record]
 ) -> None:
     fragments = fragments_of(stream, records)
-    ends = [(session[0].event_time, session[-1].event_time) for session in plain_sessions(records)]
+    ends = [(session[0].event_time, session[-1].event_time) for session in plain_sessions(stream, records)]
     pairs = {(partition_of(stream, first), partition_of(stream, last)) for first, last in ends}
     expected = {pair for pair in pairs if pair[0] < pair[1]}
     assert spans_of_sessions(stitch(fragments, stream), stream) == expected
@@ -268,7 +276,7 @@ def test_the_first_arrived_event_of_a_fragment_decides_its_id_whatever_the_order
         for rows in (records, records[::-1])
     )
     assert one.equals(other)
-    for row, session in zip(one.to_dicts(), plain_sessions(records), strict=True):
+    for row, session in zip(one.to_dicts(), plain_sessions(stream, records), strict=True):
         first = min(session, key=lambda each: (each.arrival_time, each.coordinate))
         told = row["first_arrived"]
         assert tuple(told[name] for name in ARRIVAL_ORDER) == (first.arrival_time, *first.coordinate)
@@ -277,7 +285,7 @@ def test_the_first_arrived_event_of_a_fragment_decides_its_id_whatever_the_order
 def test_ids_do_not_depend_on_where_an_event_lies(stream: Stream, tmp_path: Path) -> None:
     """The same event from another file and offset is the first of the same session."""
     event = record("u", "a", MIDNIGHT, MIDNIGHT)
-    elsewhere = make_stream(tmp_path, "elsewhere", granularity="hour", window="2h", timeout="90m")
+    elsewhere = make_stream(tmp_path, "elsewhere", granularity="hour", window="2h", timeout="20m")
     ids = {
         fragments_of(each, lay_out([*before, event], name))["first_arrived"].struct.field("session_id").to_list()[-1]
         for each, name, before in (
