@@ -61,12 +61,14 @@ def _by_sql(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], 
 
 def _unpacked(packed: bytes) -> Callable[[bytes], bytes]:
     """The work that was sent, in a worker that can import what it takes."""
+    _be_somewhere()
+    work = cast("Callable[[bytes], bytes]", pickle.loads(packed))
     prepare_worker()
-    return cast("Callable[[bytes], bytes]", pickle.loads(packed))
+    return work
 
 
 def prepare_worker() -> None:
-    """What is to be done before each task, lest Python fails or is busy with itself."""
+    """What is to be done before each task, once all that it takes is imported, lest Python fails or is busy."""
     _be_somewhere()
     _look_for_garbage_less_often()
     # Spark has Python look for new modules before each task, and Python then reads the directories of Spark's own two
@@ -93,7 +95,8 @@ def _look_for_garbage_less_often() -> None:
     """Records are many small objects and no garbage in cycles.
 
     Python's collector looks through the new ones again and again, and through all modules with them: that took longer
-    than to decode the records.
+    than to decode the records. Spark collects garbage after each task, too, and modules that are not frozen by then
+    cost each a fiftieth of a second.
     """
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS)
