@@ -15,6 +15,7 @@ from pyiceberg.types import (
     DoubleType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
     NestedField,
     StringType,
@@ -30,6 +31,8 @@ DUPLICATE_EVENTS = "duplicate_events"
 DEDUPLICATED_EVENTS = "deduplicated_events"
 SESSION_FRAGMENTS = "session_fragments"
 SESSIONS = "sessions"
+EVENT_CHANGES = "event_changes"
+SESSION_CHANGES = "session_changes"
 
 INPUT_OF = {DEDUPLICATED_EVENTS: RAW_EVENTS, SESSION_FRAGMENTS: DEDUPLICATED_EVENTS, SESSIONS: SESSION_FRAGMENTS}
 """Each planned table and the table that it is built from, in the order of building. `duplicate_events` is written with
@@ -37,10 +40,18 @@ INPUT_OF = {DEDUPLICATED_EVENTS: RAW_EVENTS, SESSION_FRAGMENTS: DEDUPLICATED_EVE
 
 DERIVED = tuple(INPUT_OF)
 ALL = (RAW_EVENTS, DUPLICATE_EVENTS, *DERIVED)
+"""The tables whose rows lie in cells."""
+
+FEED_OF = {DEDUPLICATED_EVENTS: EVENT_CHANGES, SESSIONS: SESSION_CHANGES}
+"""Each table that consumers follow, and the table of its changes."""
+FOLLOWED = {feed: table for table, feed in FEED_OF.items()}
 
 COORDINATES = ("source", "source_partition", "source_offset", "source_index")
 ARRIVAL_ORDER = ("arrival_time", *COORDINATES)
 """The total order of records (design rule 3): no two records share all five."""
+
+ROW_KEY = {DEDUPLICATED_EVENTS: ("entity_id", *COORDINATES), SESSIONS: ("session_id",)}
+"""What tells a row of a table that consumers follow from all its others."""
 
 PARTITION_TIME = {
     RAW_EVENTS: "event_time",
@@ -48,6 +59,8 @@ PARTITION_TIME = {
     DEDUPLICATED_EVENTS: "event_time",
     SESSION_FRAGMENTS: "first_event_time",
     SESSIONS: "started_at",
+    EVENT_CHANGES: "_commit_timestamp",
+    SESSION_CHANGES: "_commit_timestamp",
 }
 """The column whose day or hour is a row's partition."""
 
@@ -82,6 +95,8 @@ MEASURED = {
     DEDUPLICATED_EVENTS: ("event_time", "arrival_time"),
     SESSION_FRAGMENTS: ("first_event_time", "last_event_time"),
     SESSIONS: ("started_at", "ended_at"),
+    EVENT_CHANGES: ("_commit_version",),
+    SESSION_CHANGES: ("_commit_version",),
 }
 """Columns whose lower and upper bounds go into the manifests."""
 
@@ -109,11 +124,29 @@ _EVENT = (
     Column("event_time", "timestamp"),
     Column("arrival_time", "timestamp"),
 )
+COMMIT_COLUMNS = (
+    Column("_commit_version", "long"),
+    Column("_change_ordinal", "long"),
+    Column("_commit_timestamp", "timestamp"),
+    Column("_commit_snapshot_id", "long"),
+)
+"""Which commit of its table a change is of, by names that Spark and Delta Lake use. Within a version, ordinals
+rise in the order in which changes are to be applied; there may be gaps between them."""
+_CHANGE_TYPE = Column("_change_type", "string")
+_WHY = Column("reason", "string")
+_LINKS = (Column("merged_into", "string"), Column("split_from", "string"))
+_EFFECT = (
+    Column("changed_columns", "list<string>"),
+    Column("is_db_update", "boolean"),
+    Column("is_downstream", "boolean"),
+)
 _FIRST_ARRIVED = (Column("arrival_time", "timestamp"), *COORDINATE_COLUMNS, Column("session_id", "string"))
 
 
 def columns(stream: Stream, table: str) -> tuple[Column, ...]:
     """The columns of a table of this stream, in order."""
+    if table in FOLLOWED:
+        return (_CHANGE_TYPE, *COMMIT_COLUMNS, *columns(stream, FOLLOWED[table]), *told_columns(stream, table))
     attributes = tuple(Column(name, attribute.type) for name, attribute in stream.attributes.items())
     aggregates = tuple(
         Column(name, aggregate_type(stream, aggregate)) for name, aggregate in stream.sessions.aggregates.items()
@@ -152,6 +185,16 @@ def columns(stream: Stream, table: str) -> tuple[Column, ...]:
             *aggregates,
         ),
     }[table]
+
+
+def told_columns(stream: Stream, feed: str) -> tuple[Column, ...]:
+    """What a feed tells of each change besides the row: why it came, what it is linked to and what it matters for.
+
+    Where the stream has a column of that name already, ours has an underscore in front.
+    """
+    taken = {column.name for column in columns(stream, FOLLOWED[feed])}
+    told = (_WHY, *(_LINKS if feed == SESSION_CHANGES else ()), *_EFFECT)
+    return tuple(Column(f"_{column.name}", column.type) if column.name in taken else column for column in told)
 
 
 def aggregate_type(stream: Stream, aggregate: Aggregate) -> str:
@@ -193,8 +236,14 @@ def spark_schema(table_columns: tuple[Column, ...]) -> spark_types.StructType:
     """The Spark schema of some columns."""
     schema = spark_types.StructType()
     for column in table_columns:
-        schema.add(column.name, column.type if isinstance(column.type, str) else spark_schema(column.type))
+        schema.add(column.name, _spark_type(column.type))
     return schema
+
+
+def _spark_type(column_type: str | tuple[Column, ...]) -> spark_types.StructType | str:
+    if not isinstance(column_type, str):
+        return spark_schema(column_type)
+    return column_type.replace("list<", "array<")
 
 
 @cache
@@ -212,6 +261,8 @@ def _iceberg_fields(table_columns: tuple[Column, ...], ids: Iterator[int]) -> li
 def _iceberg_type(column_type: str | tuple[Column, ...], ids: Iterator[int]) -> IcebergType:
     if not isinstance(column_type, str):
         return StructType(*_iceberg_fields(column_type, ids))
+    if column_type == "list<string>":
+        return ListType(next(ids), StringType(), element_required=False)
     if column_type.startswith("decimal"):
         precision, scale = map(int, re.findall(r"\d+", column_type))
         return DecimalType(precision, scale)

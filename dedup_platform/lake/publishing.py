@@ -117,7 +117,7 @@ class Publisher:
         """Put files in place of others in one commit to a branch, wherever that is by now."""
         with (
             self._load(stream.name, table).transaction() as transaction,
-            Overwrite(transaction, branch, _prefixed(properties), operation) as overwrite,
+            Overwrite(transaction, branch, prefixed(properties), operation) as overwrite,
         ):
             for file in removed:
                 overwrite.delete_data_file(file)
@@ -178,7 +178,7 @@ class Publisher:
     @retry_commit
     def _append_nothing(self, stream: Stream, table: str, branch: str, properties: SummaryValues) -> None:
         target = self._load(stream.name, table)
-        target.append(no_rows(target), snapshot_properties=_prefixed(properties), branch=branch)
+        target.append(no_rows(target), snapshot_properties=prefixed(properties), branch=branch)
 
     @retry_commit
     def _branch(self, stream: Stream, table: str, base: int) -> str:
@@ -238,7 +238,8 @@ def _layout(staged: Staged) -> Iterator[SetDefaultSpecUpdate | SetPropertiesUpda
         yield SetPropertiesUpdate(updates=dict(staged.table_properties))
 
 
-def _prefixed(properties: SummaryValues) -> dict[str, str]:
+def prefixed(properties: SummaryValues) -> dict[str, str]:
+    """The platform's own properties as they stand in a snapshot's summary."""
     return {f"{SUMMARY}{name}": value for name, value in properties.items()}
 
 

@@ -36,12 +36,14 @@ SummaryKey = Literal[
     "fingerprint",
     "duplicates-snapshot",
     "copied-from",
+    "up-to",
+    "version",
 ]
 """What the summary of a snapshot tells of ours, each with a prefix.
 
 `receipt` names one, `positions` one of topics (in old summaries: what it says, as `accepted` does).
 `duplicates-snapshot` is what events are paired with, `copied-from` the snapshot of which a change of the number of
-buckets made copies.
+buckets made copies. Of a feed, `up-to` is the snapshot of its table that it has followed to, `version` its last one.
 """
 SummaryValues = dict[SummaryKey, str]
 """Of a commit: key of its summary -> value."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
-from pyiceberg.types import NestedField, StructType
+from pyiceberg.types import ListType, NestedField, StructType
 
 from dedup_platform import tables
 from dedup_platform.errors import IncompatibleChangeError
@@ -36,11 +36,17 @@ def _missing(
         elif isinstance(existing.field_type, StructType) and not isinstance(column.type, str):
             inner = existing.field_type.fields
             yield from _missing(stream, f"{place}.{column.name}", (*path, column.name), column.type, inner)
-        elif existing.field_type != field.field_type:
+        elif _type_of(existing) != _type_of(field):
             raise IncompatibleChangeError(
                 f"{stream.origin}: {place}.{column.name} is {existing.field_type} in the table and "
                 f"{field.field_type} in the stream file. A type cannot change: use another name for the new one."
             )
+
+
+def _type_of(field: NestedField) -> object:
+    # Each list's elements have an id of their own.
+    kind = field.field_type
+    return (ListType, kind.element_type) if isinstance(kind, ListType) else kind
 
 
 def check_partitioning(stream: Stream, table: Table) -> None:

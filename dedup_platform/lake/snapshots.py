@@ -92,6 +92,25 @@ def added_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
     return (entry.data_file for entry in entries if entry.status == ManifestEntryStatus.ADDED)
 
 
+def own_files(table: Table, snapshot: Snapshot) -> tuple[list[DataFile], list[DataFile]]:
+    """The data files that this snapshot itself took away, and those that it added."""
+    removed: list[DataFile] = []
+    added: list[DataFile] = []
+    for entry in _own_entries(table, snapshot):
+        (removed if entry.status == ManifestEntryStatus.DELETED else added).append(entry.data_file)
+    return removed, added
+
+
+def live_files(table: Table, snapshot: Snapshot) -> list[DataFile]:
+    """All data files of a snapshot."""
+    return [
+        entry.data_file
+        for manifest in snapshot.manifests(table.io)
+        if manifest.content == ManifestContent.DATA
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    ]
+
+
 def _own_entries(table: Table, snapshot: Snapshot) -> Iterator[ManifestEntry]:
     for manifest in snapshot.manifests(table.io):
         if manifest.added_snapshot_id == snapshot.snapshot_id:
@@ -255,7 +274,9 @@ def _file_change(entry: ManifestEntry, arrival: int | None) -> FileChange:
 
 
 def cell_of(file: DataFile) -> Cell | None:
-    """The cell that a data file lies in; None for rejected rows."""
+    """The cell that a data file lies in; None for rejected rows, and where a table has no cells."""
+    if len(file.partition) < len(Cell._fields):
+        return None
     partition, bucket = file.partition[0], file.partition[1]
     if partition is None:
         return None

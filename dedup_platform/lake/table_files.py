@@ -97,8 +97,12 @@ class TableFiles:
 
     def write(self, cell: Cell | None, rows: pa.Table) -> DataFile:
         """Write the rows of one cell, at least one, as one new file; rejected records have no cell."""
-        schema, spec = self.metadata.schema(), self.metadata.spec()
         place = (cell.partition, None if cell.bucket == NO_ENTITY else cell.bucket) if cell else (None, None)
+        return self.write_at(place, rows)
+
+    def write_at(self, place: Sequence[int | None], rows: pa.Table) -> DataFile:
+        """Write rows, at least one, as one new file, whose partition has these values."""
+        schema, spec = self.metadata.schema(), self.metadata.spec()
         values = [PartitionFieldValue(field, value) for field, value in zip(spec.fields, place, strict=True)]
         ordered = rows.select([field.name for field in schema.fields])
         batches = ordered.cast(schema_to_pyarrow(schema, include_field_ids=False)).combine_chunks().to_batches()

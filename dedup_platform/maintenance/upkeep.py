@@ -15,6 +15,7 @@ from dedup_platform import tables
 from dedup_platform.errors import ClockBehindError
 from dedup_platform.lake import STAGING, Lakehouse
 from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.feeds import needed_by_feed
 from dedup_platform.lake.snapshots import (
     POSITIONS,
     ancestry,
@@ -140,6 +141,8 @@ class Maintenance:
         loaded = self.lake.catalog.load_table(stream.name, table)
         history = self._history(stream, table, heads, now)
         expired = {snapshot.snapshot_id for snapshot in unpublished_snapshots(loaded, stream.maintenance, now)}
+        # Rolled back or not, a feed tells what became of the rows that it told last.
+        expired -= needed_by_feed(self.lake.catalog, stream, table)
         if table == tables.DUPLICATE_EVENTS:
             # Rolled back or not, events that are read are read with these.
             expired -= self._paired(stream)
@@ -171,7 +174,7 @@ class Maintenance:
         if table == tables.DUPLICATE_EVENTS:
             # Whoever reads events of any snapshot that is left finds the duplicates that belong to them.
             needed |= self._paired(stream)
-        # A consumer of a table's changes adds the snapshot up to which it has read them: what is newer is not yet read.
+        needed |= needed_by_feed(self.lake.catalog, stream, table)
         return cut_history(
             snapshots,
             stream.maintenance,

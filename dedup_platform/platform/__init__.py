@@ -12,6 +12,7 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
+from dedup_platform.changes import FeedCommit, Feeds
 from dedup_platform.errors import LostRecordsError, SourceError
 from dedup_platform.ingest import Waiting
 from dedup_platform.lake.commits import Commit
@@ -49,6 +50,7 @@ class Platform(Context):
         self.source = Source(self)
         self.rejected = RejectedRecords(self)
         self._recompute = Recompute(self.lake, self.ledger)
+        self._feeds = Feeds(self.lake)
         self._maintenance = Maintenance(self.lake, self.ledger)
         self._rebucketing = Rebucketing(self.lake, self.ledger)
 
@@ -77,6 +79,16 @@ class Platform(Context):
     def repair(self, stream: str) -> list[Commit]:
         """Rebuild all that is stale, table by table, until nothing is."""
         return self._repair(self.prepare(stream))
+
+    def publish_changes(self, stream: str, only: Collection[str] = tuple(tables.FEED_OF)) -> list[FeedCommit]:
+        """Bring the feeds of a stream's tables up to the newest commits; each version is published once.
+
+        Empty before anything was taken in.
+        """
+        definition = self.complete(stream)
+        if not self.ledger.sync(stream):
+            return []
+        return [self.work(self._feeds.follow, definition, table) for table in only]
 
     def status(self, stream: str) -> Status:
         """The stream in numbers, from metadata alone."""

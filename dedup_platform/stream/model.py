@@ -14,12 +14,21 @@ from dedup_platform.stream.rules import (
     Late,
     Maintenance,
     Partitions,
+    Publish,
     Reject,
     Retries,
     Sessions,
 )
 from dedup_platform.stream.source import FilesSource, KafkaSource, Source
-from dedup_platform.stream.values import Count, Part, Problem, StreamName, decimal_of, origin_of
+from dedup_platform.stream.values import (
+    PUBLISHED_COLUMNS,
+    Count,
+    Part,
+    Problem,
+    StreamName,
+    decimal_of,
+    origin_of,
+)
 
 __all__ = ["Stream"]
 
@@ -45,6 +54,7 @@ class Stream(Part):
     retries: Retries = Retries()
     reject: Reject | None = None
     maintenance: Maintenance = Maintenance()
+    publish: Publish = Publish()
     _origin: Path = PrivateAttr(default_factory=Path.cwd)
 
     def model_post_init(self, context: Any) -> None:
@@ -84,6 +94,7 @@ class Stream(Part):
             *self._problems_of_arrival(),
             *self._problems_of_key(),
             *self._problems_of_aggregates(),
+            *self._problems_of_publish(),
             *self.source.problems(self.fields),
         ]
         if problems:
@@ -119,6 +130,13 @@ class Stream(Part):
             reason = self._refused_aggregate(aggregate)
             if reason:
                 yield ("sessions", "aggregates", name), reason
+
+    def _problems_of_publish(self) -> Iterator[Problem]:
+        known = {*PUBLISHED_COLUMNS, *self.attributes, *self.sessions.aggregates}
+        for i, column in enumerate(self.publish.downstream):
+            if column not in known:
+                allowed = ", ".join(sorted(known))
+                yield ("publish", "downstream", i), f"{column!r} is no column of sessions or events; allowed: {allowed}"
 
     def _refused_aggregate(self, aggregate: Aggregate) -> str | None:
         attribute = self.attributes.get(aggregate.attribute)

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 __all__ = [
     "EPOCH_UNITS",
     "LATER",
+    "PUBLISHED_COLUMNS",
     "RESERVED_COLUMNS",
     "AttributeType",
     "ColumnName",
@@ -26,6 +27,7 @@ __all__ = [
     "Problem",
     "Size",
     "StreamName",
+    "TableColumn",
     "Text",
     "TimeFormat",
     "TimezoneName",
@@ -42,6 +44,8 @@ _RAW_COLUMNS = ("payload", "payload_context", "rejection_reason")
 _COORDINATES = ("source", "source_partition", "source_offset", "source_index")
 _SESSION_COLUMNS = ("session_id", "started_at", "ended_at", "event_count", "first_arrived_at")
 _FRAGMENT_COLUMNS = ("first_event_time", "last_event_time", "first_arrived")
+PUBLISHED_COLUMNS = (*_EVENT_COLUMNS, *_COORDINATES, *_SESSION_COLUMNS)
+"""The columns of events and of sessions that every stream has."""
 _CHANGE_COLUMNS = ("kind", "merged_into", "change", "changed_at")
 RESERVED_COLUMNS = frozenset(
     (*_EVENT_COLUMNS, *_RAW_COLUMNS, *_COORDINATES, *_SESSION_COLUMNS, *_FRAGMENT_COLUMNS, *_CHANGE_COLUMNS)
@@ -212,5 +216,6 @@ TimezoneName = Annotated[Text, AfterValidator(_timezone)]
 AttributeType = Annotated[Text, AfterValidator(_attribute_type)]
 ColumnName = Annotated[Text, AfterValidator(_column_name)]
 StreamName = Annotated[Text, AfterValidator(_stream_name)]
+TableColumn = Annotated[Text, AfterValidator(_lower_case_name)]
 FieldName = Annotated[Text, AfterValidator(_field_name)]
 FieldNames = Annotated[tuple[FieldName, ...], Field(min_length=1), AfterValidator(_distinct)]

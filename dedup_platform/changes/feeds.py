@@ -1,0 +1,146 @@
+"""Feeds as functions of the tables' snapshots: each commit that changed rows becomes one version, published once.
+
+Nothing is written to a feed when its table is: whoever died between the two, or never came, is caught up with by the
+next one. What a commit changed is in the data files that it took away and added, and no others are read.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import polars as pl
+from pyiceberg.manifest import DataFile
+
+from dedup_platform import tables
+from dedup_platform.changes.difference import Differences
+from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.durable import sync_written
+from dedup_platform.lake.feeds import FeedPosition, FeedTable, Step, steps
+from dedup_platform.lake.snapshots import committed_at
+from dedup_platform.lake.table_files import TableFiles
+from dedup_platform.planning.moments import EPOCH
+from dedup_platform.stream import Stream
+
+FILE_ROWS = 500_000
+"""A file of changes has about so many rows, unless a commit brings more of them at once."""
+COMMIT_ROWS = 5_000_000
+"""After so many rows a feed commits, whatever else waits: what a killed process wrote is written anew."""
+COMMIT_STEPS = 100
+"""So many commits of a table are followed in one commit of its feed."""
+
+
+@dataclass(frozen=True)
+class FeedCommit:
+    """What following a table came to."""
+
+    table: str
+    feed: str
+    first_version: int = 0
+    """The first of the versions that were published; 0 if there was nothing new."""
+    last_version: int = 0
+    changes: Counter[str] = field(default_factory=Counter)
+    """`_change_type` -> rows."""
+    bytes_written: int = 0
+
+
+class Feeds:
+    """Follows the tables of any stream."""
+
+    def __init__(self, lake: Lakehouse) -> None:
+        self.lake = lake
+
+    def follow(self, stream: Stream, table: str) -> FeedCommit:
+        """Publish every version of a table's feed that is not published yet.
+
+        Raises ConflictError if another process published changes meanwhile: all that came before is published.
+        """
+        loaded = self.lake.catalog.load(stream.name, table)
+        told = FeedCommit(table, tables.FEED_OF[table])
+        if loaded is None:
+            return told
+        feed = FeedTable(self.lake.catalog, stream, table)
+        position = feed.prepare()
+        pending = _Pending(feed.files(), position)
+        differences = Differences(stream, table, self.lake.table_files(stream, table), feed)
+        for step in steps(loaded, position.up_to):
+            pending.add(step, differences.of(step))
+            if pending.is_full:
+                told = self._publish(feed, pending, told)
+        return self._publish(feed, pending, told)
+
+    def _publish(self, feed: FeedTable, pending: "_Pending", told: FeedCommit) -> FeedCommit:
+        if pending.up_to is None:
+            return told
+        before, files, changes = pending.position, pending.close(), pending.changes
+        sync_written()
+        base = feed.append(before, files, pending.up_to, pending.version)
+        first = told.first_version or (before.version + 1 if pending.version > before.version else 0)
+        done = FeedCommit(
+            told.table,
+            told.feed,
+            first,
+            pending.version if first else 0,
+            told.changes + changes,
+            told.bytes_written + sum(file.file_size_in_bytes for file in files),
+        )
+        pending.begin(FeedPosition(base, pending.up_to, pending.version))
+        return done
+
+
+class _Pending:
+    """Versions on their way into files that no snapshot of the feed names yet."""
+
+    def __init__(self, files: TableFiles, position: FeedPosition) -> None:
+        self._files = files
+        self.begin(position)
+
+    def begin(self, position: FeedPosition) -> None:
+        """Forget what was published: the feed is at this position now."""
+        self.position = position
+        self.version = position.version
+        self.up_to: int | None = None
+        self.changes: Counter[str] = Counter()
+        self._steps = 0
+        self._written: list[DataFile] = []
+        self._held: dict[int, list[pl.DataFrame]] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to commit."""
+        return self._steps >= COMMIT_STEPS or self.changes.total() >= COMMIT_ROWS
+
+    def add(self, step: Step, changes: Iterable[pl.DataFrame]) -> None:
+        """Take the changes of one commit of the table, if there are any, as the next version."""
+        at = committed_at(step.snapshot)
+        day = (at - EPOCH).days
+        found = False
+        for rows in changes:
+            if not rows.height:
+                continue
+            self.version += not found
+            found = True
+            commit = {
+                "_commit_version": pl.lit(self.version, pl.Int64),
+                "_commit_timestamp": pl.lit(at, pl.Datetime("us", "UTC")),
+                "_commit_snapshot_id": pl.lit(step.snapshot.snapshot_id, pl.Int64),
+            }
+            self.changes.update(dict(rows["_change_type"].value_counts().iter_rows()))
+            self._hold(day, rows.with_columns(**commit))
+        self.up_to = step.snapshot.snapshot_id
+        self._steps += 1
+
+    def close(self) -> list[DataFile]:
+        """All of it as files."""
+        for day in list(self._held):
+            self._write(day)
+        return self._written
+
+    def _hold(self, day: int, rows: pl.DataFrame) -> None:
+        held = self._held.setdefault(day, [])
+        held.append(rows)
+        if sum(map(len, held)) >= FILE_ROWS:
+            self._write(day)
+
+    def _write(self, day: int) -> None:
+        rows = pl.concat(self._held.pop(day))
+        self._written.append(self._files.write_at((day,), rows.to_arrow()))

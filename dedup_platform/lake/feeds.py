@@ -1,0 +1,190 @@
+"""The tables of changes: made when a feed begins, and appended to by compare-and-set with how far it has come."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyiceberg.exceptions import TableAlreadyExistsError
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.transforms import DayTransform
+
+from dedup_platform import tables
+from dedup_platform.errors import ConflictError
+from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.overwrite import Overwrite
+from dedup_platform.lake.publishing import no_rows, prefixed, retry_commit
+from dedup_platform.lake.receipts import SummaryValues
+from dedup_platform.lake.schema import missing_columns
+from dedup_platform.lake.snapshots import (
+    ancestry,
+    changes,
+    head,
+    live_files,
+    own_files,
+    rewrites_only,
+    since,
+    summary,
+)
+from dedup_platform.lake.table_files import TableFiles
+from dedup_platform.stream import Stream
+
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class FeedPosition:
+    """How far a feed has come."""
+
+    base: int
+    """The feed's newest snapshot: whoever goes on from here commits only if it still is."""
+    up_to: int | None
+    """The snapshot of the table whose changes were the last to be looked at; None before the first."""
+    version: int
+    """The last version; 0 before the first."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """From one snapshot of a table to a later one: the data files that went and those that came."""
+
+    snapshot: Snapshot
+    removed: Sequence[DataFile]
+    added: Sequence[DataFile]
+    is_lost: bool = False
+    """The snapshot before is not known any more: what went is what the feed itself says was there."""
+
+
+class FeedTable:
+    """The changes of one table of a stream."""
+
+    def __init__(self, catalog: Catalog, stream: Stream, table: str) -> None:
+        self.catalog = catalog
+        self.stream = stream
+        self.name = tables.FEED_OF[table]
+
+    def prepare(self) -> FeedPosition:
+        """Create the table if it is not there, and give it the columns that it lacks; returns how far it has come."""
+        if self.catalog.load(self.stream.name, self.name) is None:
+            self._create()
+        self._add_columns()
+        return feed_position(self._load())
+
+    def files(self) -> TableFiles:
+        """What it takes to read and write its files."""
+        loaded = self._load()
+        return TableFiles.of(loaded, self.catalog.file_properties(loaded))
+
+    def live(self) -> list[DataFile]:
+        """Its files as they are now."""
+        loaded = self._load()
+        return live_files(loaded, head(loaded))
+
+    @retry_commit
+    def append(self, position: FeedPosition, files: Sequence[DataFile], up_to: int, version: int) -> int:
+        """Add versions up to this one, after which the feed has come `up_to`; returns the new snapshot.
+
+        Raises ConflictError if it is no longer at this position: somebody else went on from there.
+        """
+        table = self._load()
+        if head(table).snapshot_id != position.base:
+            raise ConflictError(
+                f"{self.stream.name}.{self.name}: another process published changes first; nothing was written. "
+                "Run again."
+            )
+        told: SummaryValues = {"up-to": str(up_to), "version": str(version)}
+        with (
+            table.transaction() as transaction,
+            Overwrite(transaction, MAIN, prefixed(told), Operation.APPEND) as write,
+        ):
+            for file in files:
+                write.append_data_file(file)
+        return head(self._load()).snapshot_id
+
+    def _create(self) -> None:
+        schema = tables.iceberg_schema(tables.columns(self.stream, self.name))
+        column = tables.PARTITION_TIME[self.name]
+        by_day = PartitionField(schema.find_field(column).field_id, 1000, DayTransform(), f"{column}_day")
+        measured = {f"write.metadata.metrics.column.{name}": "full" for name in tables.MEASURED[self.name]}
+        with suppress(TableAlreadyExistsError):
+            self.catalog.iceberg.create_table(
+                (self.stream.name, self.name),
+                schema,
+                partition_spec=PartitionSpec(by_day),
+                properties=tables.PROPERTIES | measured,
+            )
+        self._add_first_snapshot()
+
+    @retry_commit
+    def _add_first_snapshot(self) -> None:
+        if self.catalog.load(self.stream.name, self.name) is None:
+            created = self._load()
+            created.append(no_rows(created))
+
+    @retry_commit
+    def _add_columns(self) -> None:
+        table = self._load()
+        if missing := missing_columns(self.stream, self.name, table):
+            with table.update_schema() as update:
+                for path, column in missing:
+                    update.add_column(path, tables.iceberg_schema((column,)).fields[0].field_type)
+
+    def _load(self) -> Table:
+        return self.catalog.load_table(self.stream.name, self.name)
+
+
+def feed_position(feed: Table) -> FeedPosition:
+    """How far a feed has come; found in its rows if the snapshots that said so have expired."""
+    base = head(feed).snapshot_id
+    for snapshot in ancestry(feed):
+        if (up_to := summary(snapshot, "up-to")) is not None:
+            return FeedPosition(base, int(up_to), int(summary(snapshot, "version") or 0))
+    told = feed.scan(selected_fields=("_commit_version", "_commit_snapshot_id")).to_arrow()
+    if not len(told):
+        return FeedPosition(base, None, 0)
+    last = max(told.to_pylist(), key=lambda row: row["_commit_version"])
+    return FeedPosition(base, last["_commit_snapshot_id"], last["_commit_version"])
+
+
+def steps(table: Table, up_to: int | None) -> Iterator[Step]:
+    """What happened to a table since a snapshot of it, commit by commit, oldest first.
+
+    A feed begins with the table's first commit if all history is there, else with the table as it is. If somebody took
+    main back to before the snapshot there is one step from there to what is now.
+    """
+    newer, is_known = since(table, up_to)
+    if up_to is None and newer[0].parent_snapshot_id is None:
+        is_known = True
+    if is_known:
+        for snapshot in newer:
+            if not rewrites_only(snapshot):
+                removed, added = own_files(table, snapshot)
+                if removed or added:
+                    yield Step(snapshot, removed, added)
+        return
+    now = live_files(table, head(table))
+    before = table.snapshot_by_id(up_to) if up_to else None
+    was = live_files(table, before) if before else []
+    kept = {file.file_path for file in was} & {file.file_path for file in now}
+    removed, added = ([file for file in files if file.file_path not in kept] for files in (was, now))
+    yield Step(head(table), removed, added, is_lost=up_to is not None and before is None)
+
+
+def needed_by_feed(catalog: Catalog, stream: Stream, table: str) -> set[int]:
+    """The snapshots of a table, and with them all that are newer, that its feed still has to read.
+
+    What it reads next is what a commit took away: that is in the snapshot before.
+    """
+    feed = catalog.load(stream.name, tables.FEED_OF[table]) if table in tables.FEED_OF else None
+    up_to = feed_position(feed).up_to if feed else None
+    if up_to is None:
+        return set()
+    loaded = catalog.load_table(stream.name, table)
+    newer, is_known = since(loaded, up_to)
+    if not is_known:
+        return {up_to}
+    unread = (each for each in newer if not rewrites_only(each) and next(iter(changes(loaded, each)), None))
+    first = next(unread, None)
+    return {first.parent_snapshot_id} if first and first.parent_snapshot_id else set()
