@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from dedup_platform.lake.feeds import FeedTable
 from dedup_platform.platform import Platform
 
 STEPS = ("write_receipt", "publish", "replace_files", "sync")
@@ -35,7 +36,8 @@ def dying(platform: Platform, random: Random) -> Iterator[None]:
         for name in STEPS:
             if hasattr(owner, name):
                 setattr(owner, name, before_and_after(getattr(owner, name)))
-    yield
+    with patch.object(FeedTable, "append", before_and_after(FeedTable.append)):
+        yield
 
 
 @contextmanager
@@ -48,7 +50,14 @@ def before_commit(platform: Platform, number: int, act: Callable[[], None]) -> I
             act()
         publish(staged)
 
-    with patch.object(platform.lake, "publish", late):
+    append = FeedTable.append
+
+    def late_append(feed: FeedTable, *args: Any) -> int:
+        if next(numbers) == number:
+            act()
+        return append(feed, *args)
+
+    with patch.object(platform.lake, "publish", late), patch.object(FeedTable, "append", late_append):
         yield
 
 

@@ -22,6 +22,7 @@ from dedup_platform.testing.comparison import SessionIds, table_differences
 from dedup_platform.testing.platforms import light_platform, temporary_platform
 from dedup_platform_tests.lives.checks import Checks, misplaced
 from dedup_platform_tests.lives.fates import Killed, before_commit, dying
+from dedup_platform_tests.lives.feeds import FeedLaws
 from dedup_platform_tests.lives.program import Op
 from dedup_platform_tests.lives.replaced import replaced
 from dedup_platform_tests.lives.state import Reader, State
@@ -29,6 +30,8 @@ from dedup_platform_tests.lives.world import TopicWorld, World
 
 TICKS = 12
 """So many looks of the sensors, without anything new, must end with nothing stale."""
+FOLLOWED_AFTER = 0.4
+"""How often the feeds follow an operation at once."""
 BY_THE_OTHER = 0.3
 """How often the process that works is another one than last time."""
 
@@ -52,6 +55,7 @@ class Life:
         self.world.stream = self.world.stream.model_copy(update={"maintenance": Maintenance(min_snapshots=1)})
         self.clock = HeldClock(datetime.now(UTC) + timedelta(days=1))
         self.checks = Checks(self.world.timeouts)
+        self._laws = FeedLaws()
         self._reader = Reader()
         self._judged: object = None
         self._has_receipts = True
@@ -86,9 +90,12 @@ class Life:
         fates = {"": lambda *_: nullcontext(), "killed": dying, "meanwhile": self._disturbed}
         with fates[op.fate](self.platform, random), suppress(ConflictError, Killed):
             self._attempt(op.name, self.platform, random)
+            if Random(op.seed).random() < FOLLOWED_AFTER:
+                self._attempt("publish", self.platform, random)
         if op.fate == "killed":
             self.platform = self.another()
         self.check()
+        self._check_feeds()
 
     def _attempt(self, name: str, platform: Platform, random: Random) -> None:
         try:
@@ -128,6 +135,10 @@ class Life:
 
     def op_repair(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
         platform.repair(self.name) if self.state() else None
+
+    def op_publish(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
+        """Whoever follows the tables gets their changes."""
+        platform.publish_changes(self.name)
 
     def op_settings(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
         """Other rules, or those of before."""
@@ -238,9 +249,16 @@ class Life:
         if now == self._judged or (state := self.state()) is None:
             return
         self._judged = now
+        self._laws.remember(stream, state, dict(zip(tables.ALL, now[1], strict=True)))
         plans = self.judge.plan(self.name) if len(state.buckets) == 1 else None
         if wrong := [*self.checks.of(stream, state, plans, has_receipts=self._has_receipts), *misplaced(stream, state)]:
             raise WrongError("\n".join(wrong))
+
+    def _check_feeds(self) -> None:
+        stream = self.world.stream
+        for feed in tables.FOLLOWED:
+            if wrong := list(self._laws.of(stream, feed, self._reader.feed(self.judge, stream, feed))):
+                raise WrongError("\n".join(wrong))
 
     def finish(self) -> None:
         """Without anything new, ingest and a bounded number of ticks must lead to what the oracle says."""
@@ -260,6 +278,10 @@ class Life:
             raise WrongError(f"still stale after {TICKS} ticks: {stale}")
         self.check()
         self._compare()
+        self.platform.publish_changes(self.name)
+        self._check_feeds()
+        if (state := self.state()) and (wrong := self._laws.behind(self.world.stream, state)):
+            raise WrongError(f"feeds are behind: {wrong}")
 
     def _compare(self) -> None:
         state = self.state()

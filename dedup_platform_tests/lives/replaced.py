@@ -14,6 +14,7 @@ _SMALL = {
     "tenacity.nap.time": SimpleNamespace(sleep=lambda _: None),
     # So that few rows are cut into many pieces.
     "dedup_platform.recompute.chunks.CHUNK_BYTES": 1,
+    "dedup_platform.changes.difference.CHUNK_BYTES": 4 * 1024,
     "dedup_platform.recompute.build.Sessionization": partial(Sessionization, slice_bytes=1),
 }
 _WITHOUT_SPARK = {"dedup_platform.maintenance.upkeep.procedures": upkeep}

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 
 from dedup_platform import tables
-from dedup_platform.lake.snapshots import bucket_count, files_by_cell, head, rejected_files
+from dedup_platform.lake.snapshots import bucket_count, files_by_cell, head, live_files, rejected_files
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
@@ -58,6 +58,11 @@ class Reader:
         raw = lake.catalog.load_table(stream.name, RAW_EVENTS)
         rejected = self._rows(rejected_files(raw, head(raw).snapshot_id))
         return State(rows, rejected, frozenset(bucket_count(table) for table in loaded.values() if table))
+
+    def feed(self, platform: Platform, stream: Stream, feed: str) -> list[Row]:
+        """All rows of a feed; none before it has begun."""
+        table = platform.lake.catalog.load(stream.name, feed)
+        return self._rows(live_files(table, head(table))) if table else []
 
     def _rows(self, files: list[DataFile]) -> list[Row]:
         for path in (file.file_path for file in files):
