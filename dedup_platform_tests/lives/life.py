@@ -244,12 +244,13 @@ class Life:
     def check(self) -> None:
         """Raise WrongError if anything does not hold now."""
         stream = self.world.stream
-        found = (self.judge.lake.catalog.load(self.name, table) for table in tables.ALL)
-        now = (stream, [table and head(table).snapshot_id for table in found])
+        found = {table: self.judge.lake.catalog.load(self.name, table) for table in tables.ALL}
+        heads = {name: head(table).snapshot_id for name, table in found.items() if table}
+        now = (stream, heads)
         if now == self._judged or (state := self.state()) is None:
             return
         self._judged = now
-        self._laws.remember(stream, state, dict(zip(tables.ALL, now[1], strict=True)))
+        self._laws.remember(stream, state, heads)
         plans = self.judge.plan(self.name) if len(state.buckets) == 1 else None
         if wrong := [*self.checks.of(stream, state, plans, has_receipts=self._has_receipts), *misplaced(stream, state)]:
             raise WrongError("\n".join(wrong))

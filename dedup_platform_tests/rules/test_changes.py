@@ -157,7 +157,8 @@ ids = st.permutations("abcdefgh")
 @st.composite
 def sessions(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Of two entities; those of one do not overlap. Who arrived first is in the name, as in an id."""
-    names, found = draw(ids), []
+    names = draw(ids)
+    found: list[dict[str, Any]] = []
     for entity in "ef":
         at = draw(lines)
         for begins, ends in zip(at[::2], at[1::2], strict=False):
