@@ -16,6 +16,7 @@ from dedup_platform.cli.export import EXPORTED, STDOUT, WRITERS, export as write
 from dedup_platform.cli.process import ON_INTERRUPT, run_to_its_end
 from dedup_platform.maintenance.upkeep import Upkeep
 from dedup_platform.orchestration.progress import shown
+from dedup_platform.orchestration.publish import sentence
 from dedup_platform.replay.rejected import REJECTED_EVENTS
 from dedup_platform.settings import load_settings
 from dedup_platform.spark import connect_server
@@ -158,6 +159,25 @@ def verify(
     outcome.end()
     if any(outcome.done.values()):
         raise typer.Exit(NOT_EQUAL)
+
+
+@app.command()
+def publish(
+    streams: StreamsOption = None,
+    stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Only this stream.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Publish what commits changed and no version of the feeds tells yet; runs and the sensor do it by themselves."""
+    deployment = Deployment.of(streams)
+    platform = deployment.platform()
+    outcome = for_each(deployment.chosen(stream), lambda each: platform.publish_changes(each.name))
+    if as_json:
+        values.print_json({name: [asdict(feed) for feed in found] for name, found in outcome.done.items()})
+    else:
+        for name, found in outcome.done.items():
+            for line in map(sentence, found):
+                out.print(f"{name}: {line}", markup=False)
+    outcome.end()
 
 
 @app.command()

@@ -138,14 +138,18 @@ class FeedTable:
 def feed_position(feed: Table) -> FeedPosition:
     """How far a feed has come; found in its rows if the snapshots that said so have expired."""
     base = head(feed).snapshot_id
-    for snapshot in ancestry(feed):
-        if (up_to := summary(snapshot, "up-to")) is not None:
-            return FeedPosition(base, int(up_to), int(summary(snapshot, "version") or 0))
+    for snapshot in told_snapshots(feed):
+        return FeedPosition(base, int(summary(snapshot, "up-to") or 0), int(summary(snapshot, "version") or 0))
     told = feed.scan(selected_fields=("_commit_version", "_commit_snapshot_id")).to_arrow()
     if not len(told):
         return FeedPosition(base, None, 0)
     last = max(told.to_pylist(), key=lambda row: row["_commit_version"])
     return FeedPosition(base, last["_commit_snapshot_id"], last["_commit_version"])
+
+
+def told_snapshots(feed: Table) -> Iterator[Snapshot]:
+    """The snapshots that say how far a feed had come, newest first."""
+    return (snapshot for snapshot in ancestry(feed) if summary(snapshot, "up-to") is not None)
 
 
 def steps(table: Table, up_to: int | None) -> Iterator[Step]:
@@ -171,6 +175,14 @@ def steps(table: Table, up_to: int | None) -> Iterator[Step]:
     kept = {file.file_path for file in was} & {file.file_path for file in now}
     removed, added = ([file for file in files if file.file_path not in kept] for files in (was, now))
     yield Step(head(table), removed, added, is_lost=up_to is not None and before is None)
+
+
+def is_behind(catalog: Catalog, stream: Stream, table: str) -> bool:
+    """Whether a table has commits that its feed has not followed."""
+    loaded, feed = (catalog.load(stream.name, name) for name in (table, tables.FEED_OF[table]))
+    if loaded is None:
+        return False
+    return next(steps(loaded, feed_position(feed).up_to if feed else None), None) is not None
 
 
 def needed_by_feed(catalog: Catalog, stream: Stream, table: str) -> set[int]:

@@ -7,6 +7,7 @@ from itertools import chain
 import dagster as dg
 
 from dedup_platform.orchestration.assets import stream_assets
+from dedup_platform.orchestration.feeds import feed_assets, publish_job, unpublished_sensor
 from dedup_platform.orchestration.jobs import ingest_job, repair_job, unlisted_job
 from dedup_platform.orchestration.maintenance import maintenance_job, maintenance_schedule
 from dedup_platform.orchestration.rejected import rejected_asset, rejected_check
@@ -24,16 +25,25 @@ def build_definitions(
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
     """Assets, jobs and sensors for each stream and one upkeep of all, over one platform and one Spark session a run."""
-    assets = [each for stream in streams.values() for each in stream_assets(stream)]
+    assets = [each for stream in streams.values() for each in (*stream_assets(stream), *feed_assets(stream))]
     resources = {"spark": spark_resource(settings), "platform": platform_resource(settings, streams, clock)}
     repairs = {name: (repair_job(stream), unlisted_job(stream, resources)) for name, stream in streams.items()}
     upkeep = [maintenance_job(streams.values())] if streams else []
     return dg.Definitions(
         assets=[*assets, *(rejected_asset(stream) for stream in streams.values())],
         asset_checks=[rejected_check(stream) for stream in streams.values()],
-        jobs=[*map(ingest_job, streams.values()), *chain(*repairs.values()), *upkeep],
+        jobs=[
+            *map(ingest_job, streams.values()),
+            *map(publish_job, streams.values()),
+            *chain(*repairs.values()),
+            *upkeep,
+        ],
         schedules=[maintenance_schedule(job) for job in upkeep],
-        sensors=[each for name, stream in streams.items() for each in stream_sensors(stream, repairs[name], settings)],
+        sensors=[
+            each
+            for name, stream in streams.items()
+            for each in (*stream_sensors(stream, repairs[name], settings), unpublished_sensor(stream, settings))
+        ],
         resources=resources,
         loggers=loggers,
         executor=dg.in_process_executor,

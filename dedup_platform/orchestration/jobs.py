@@ -13,6 +13,7 @@ from dedup_platform.orchestration import intake, runs
 from dedup_platform.orchestration.assets import pool
 from dedup_platform.orchestration.metadata import asset_key, report
 from dedup_platform.orchestration.partitions import listing
+from dedup_platform.orchestration.publish import publish
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 
@@ -95,6 +96,7 @@ def _repair(stream: Stream, table: str) -> dg.OpDefinition:
             report(context, platform, stream, table, [platform.recompute_stale(stream.name, table)])
         elif partitions := _ready(context, platform, stream, table):
             report(context, platform, stream, table, [platform.recompute_stale(stream.name, table, partitions)])
+        publish(context, platform, stream, table)
 
     return repair
 
@@ -111,6 +113,7 @@ def _repair_unlisted(stream: Stream, table: str) -> dg.OpDefinition:
         if tables.DERIVED.index(table) >= tables.DERIVED.index(asked):
             partitions = _unlisted(context, platform, stream, table)
             report(context, platform, stream, table, [platform.recompute_stale(stream.name, table, partitions)])
+            publish(context, platform, stream, table)
 
     return repair
 

@@ -68,6 +68,11 @@ def repair_job_name(stream: Stream) -> str:
     return f"{stream.name}_repair"
 
 
+def publish_job_name(stream: Stream) -> str:
+    """The job that brings the feeds up to date."""
+    return f"{stream.name}_publish"
+
+
 def unlisted_job_name(stream: Stream) -> str:
     """The job that rebuilds stale cells of partitions that Dagster has no key for."""
     return f"{stream.name}_repair_unlisted"
@@ -141,6 +146,21 @@ def reported(instance: dg.DagsterInstance, run_id: str, stream: Stream, table: s
     found = instance.get_records_for_run(run_id, of_type=kind).records
     key = dg.AssetKey([stream.name, table])
     return set(ordinals(stream, [each.partition_key for each in found if each.asset_key == key and each.partition_key]))
+
+
+@dataclass(frozen=True)
+class EndedRun:
+    """How a run ended, and when."""
+
+    run_id: str
+    status: dg.DagsterRunStatus
+    at: datetime
+
+
+def ended(instance: dg.DagsterInstance, job_name: str, most: int = HISTORY_LENGTH) -> list[EndedRun]:
+    """The latest runs of a job that ended, newest first."""
+    records = instance.get_run_records(dg.RunsFilter(job_name=job_name, statuses=ENDED), limit=most)
+    return [EndedRun(each.dagster_run.run_id, each.dagster_run.status, _ended(each)) for each in records]
 
 
 def run_in_work(instance: dg.DagsterInstance, job_name: str) -> str | None:

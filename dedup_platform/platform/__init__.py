@@ -16,8 +16,10 @@ from dedup_platform.changes import FeedCommit, Feeds
 from dedup_platform.errors import LostRecordsError, SourceError
 from dedup_platform.ingest import Waiting
 from dedup_platform.lake.commits import Commit
+from dedup_platform.lake.feeds import is_behind
 from dedup_platform.ledger import TableSize
 from dedup_platform.maintenance.buckets import OnProgress, Rebucketing
+from dedup_platform.maintenance.feeds import maintain_feed
 from dedup_platform.maintenance.upkeep import Maintenance, Upkeep
 from dedup_platform.planning import planner
 from dedup_platform.planning.moments import Clock, utc_now
@@ -90,6 +92,11 @@ class Platform(Context):
             return []
         return [self.work(self._feeds.follow, definition, table) for table in only]
 
+    def unpublished(self, stream: str) -> list[str]:
+        """The tables with commits that no version of their feed tells yet. From metadata; needs no Spark."""
+        catalog = self.lake.catalog
+        return [table for table in tables.FEED_OF if is_behind(catalog, self.stream(stream), table)]
+
     def status(self, stream: str) -> Status:
         """The stream in numbers, from metadata alone."""
         plans = {plan.table: plan for plan in self.plan(stream)}
@@ -135,7 +142,11 @@ class Platform(Context):
         if not self.ledger.sync(stream):
             return []
         downstream_first = [table for table in reversed(tables.ALL) if table in only]
-        return [self._maintenance.maintain(definition, table, self.clock()) for table in downstream_first]
+        feeds = (
+            maintain_feed(self.lake, definition, tables.FEED_OF[t], self.clock()) for t in only if t in tables.FEED_OF
+        )
+        done = [self._maintenance.maintain(definition, table, self.clock()) for table in downstream_first]
+        return [*done, *(each for each in feeds if each)]
 
     def change_buckets(self, stream: str, buckets: int, tell: OnProgress = lambda *_: None) -> bool:
         """Give all tables of a stream another number of buckets, a power of two; no row changes. False if they have it.

@@ -49,7 +49,8 @@ def _reason(details: ErrorDetails, part: type[BaseModel]) -> str:
 
 
 def _got(value: Any) -> str:
-    text = repr(value)
+    # What stands before the @ of an address may be a password.
+    text = re.sub(r"//[^\s]*@", "//…@", repr(value))
     return f" (got {text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + '…'})"
 
 

@@ -331,3 +331,16 @@ def _snapshots(followed: Followed) -> list[int]:
 
 def _state(followed: Followed) -> Any:
     return Reader().read(followed.platform, followed.stream)
+
+
+def test_upkeep_of_a_feed_keeps_its_versions_and_where_it_is(followed: Followed) -> None:
+    for number in range(4):
+        followed.take_in(followed.event(f"{number}", 60 * number))
+        followed.publish()
+    before = followed.feed()
+    followed.clock.advance(timedelta(days=30))
+    done = {each.table: each for each in followed.platform.maintain(EVENTS)}
+    assert done[SESSION_CHANGES].snapshots_expired == 4
+    assert followed.feed() == before
+    with patch.object(lake_feeds.Table, "scan", side_effect=AssertionError("read for a position")):
+        assert followed.publish()[SESSION_CHANGES].last_version == 0

@@ -281,6 +281,8 @@ class Life:
         self._compare()
         self.platform.publish_changes(self.name)
         self._check_feeds()
+        if behind := self.platform.unpublished(self.name):
+            raise WrongError(f"not published: {behind}")
         if (state := self.state()) and (wrong := self._laws.behind(self.world.stream, state)):
             raise WrongError(f"feeds are behind: {wrong}")
 

@@ -17,7 +17,10 @@ _SMALL = {
     "dedup_platform.changes.difference.CHUNK_BYTES": 4 * 1024,
     "dedup_platform.recompute.build.Sessionization": partial(Sessionization, slice_bytes=1),
 }
-_WITHOUT_SPARK = {"dedup_platform.maintenance.upkeep.procedures": upkeep}
+_WITHOUT_SPARK = {
+    "dedup_platform.maintenance.upkeep.procedures": upkeep,
+    "dedup_platform.maintenance.feeds.procedures": upkeep,
+}
 # Ten seconds a table, and none of a life's is old enough to go.
 _WITH_SPARK = {"dedup_platform.maintenance.procedures.remove_orphans": upkeep.remove_orphans}
 

@@ -32,11 +32,16 @@ def definitions(tmp_path: Path, two_streams: dict[str, Stream]) -> dg.Definition
 
 def test_every_stream_has_its_assets_jobs_and_sensors(definitions: dg.Definitions) -> None:
     graph = definitions.resolve_asset_graph()
-    keys = {f"{name}/{table}" for name in ("daily", "hourly") for table in (*tables.ALL, "rejected_events")}
+    keys = {
+        f"{name}/{table}"
+        for name in ("daily", "hourly")
+        for table in (*tables.ALL, *tables.FOLLOWED, "rejected_events")
+    }
     assert {key.to_user_string() for key in graph.get_all_asset_keys()} == keys
     assert {job.name for job in definitions.resolve_all_job_defs()} >= {
         "daily_ingest",
         "daily_repair",
+        "daily_publish",
         "hourly_ingest",
         "hourly_repair",
         "maintenance",
@@ -44,8 +49,10 @@ def test_every_stream_has_its_assets_jobs_and_sensors(definitions: dg.Definition
     assert {each.name for each in definitions.sensors or ()} == {
         "daily_new_input",
         "daily_late_partitions",
+        "daily_unpublished_changes",
         "hourly_new_input",
         "hourly_late_partitions",
+        "hourly_unpublished_changes",
     }
 
 

@@ -1,0 +1,94 @@
+"""Feeds in Dagster's UI: an asset of each, a job that brings them up to date, and a sensor that asks for it.
+
+A run publishes what it changed itself, so the sensor finds only what others changed, or what a run left behind that
+died. It asks what is so now, as all sensors do.
+"""
+
+from itertools import takewhile
+from typing import Any
+
+import dagster as dg
+
+from dedup_platform import tables
+from dedup_platform.orchestration import runs
+from dedup_platform.orchestration.assets import pool
+from dedup_platform.orchestration.metadata import asset_key
+from dedup_platform.orchestration.publish import numbers, sentence
+from dedup_platform.planning.triage import paused_until
+from dedup_platform.platform import Platform
+from dedup_platform.settings import Settings
+from dedup_platform.stream import Stream
+
+DESCRIPTIONS = {
+    tables.EVENT_CHANGES: "What every commit of deduplicated_events changed, as versions that consumers follow.",
+    tables.SESSION_CHANGES: "What every commit of sessions changed, as versions that consumers follow.",
+}
+
+
+def feed_assets(stream: Stream) -> list[dg.AssetsDefinition]:
+    """The feeds of one stream. Each holds all partitions: a version may change several."""
+    return [_asset(stream, table) for table in tables.FEED_OF]
+
+
+def publish_job(stream: Stream) -> Any:  # Dagster does not publish the type
+    """Bring all feeds of a stream up to the newest commits."""
+    return dg.define_asset_job(
+        runs.publish_job_name(stream),
+        selection=dg.AssetSelection.assets(*(asset_key(stream, feed) for feed in tables.FOLLOWED)),
+        description=f"Publish what commits of {stream.name} changed and no version tells yet.",
+        executor_def=dg.in_process_executor,
+        tags={runs.STREAM: stream.name},
+    )
+
+
+def unpublished_sensor(stream: Stream, settings: Settings) -> dg.SensorDefinition:
+    """Starts the job when a table has commits that no version tells."""
+
+    @dg.sensor(
+        name=f"{stream.name}_unpublished_changes",
+        job_name=runs.publish_job_name(stream),
+        minimum_interval_seconds=max(1, settings.sensor_interval - 1),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Starts {runs.publish_job_name(stream)} when a feed of {stream.name} is behind its table.",
+    )
+    def unpublished_changes(
+        context: dg.SensorEvaluationContext, platform: dg.ResourceParam[Platform]
+    ) -> dg.RunRequest | dg.SkipReason:
+        runs.fail_dead_runs(context.instance)
+        for job in (runs.publish_job_name(stream), runs.ingest_job_name(stream)):
+            if run_id := runs.run_in_work(context.instance, job):
+                return dg.SkipReason(f"run {run_id[:8]} publishes what it finds")
+        behind = platform.unpublished(stream.name)
+        if not behind:
+            return dg.SkipReason("every commit is published")
+        ended = runs.ended(context.instance, runs.publish_job_name(stream))
+        failed = list(takewhile(lambda run: run.status == dg.DagsterRunStatus.FAILURE, ended))
+        if due := paused_until([run.at for run in failed], platform.clock()):
+            return dg.SkipReason(
+                f"{', '.join(behind)} wait; {len(failed)} runs in a row failed, "
+                f"the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
+            )
+        newest = ended[0].run_id if ended else "none"
+        return dg.RunRequest(run_key=f"{stream.name}/publish/after {newest}")
+
+    return unpublished_changes
+
+
+def _asset(stream: Stream, table: str) -> dg.AssetsDefinition:
+    feed = tables.FEED_OF[table]
+
+    @dg.asset(
+        key=asset_key(stream, feed),
+        deps=[asset_key(stream, table)],
+        description=DESCRIPTIONS[feed],
+        group_name=stream.name,
+        kinds={"iceberg"},
+        pool=pool(stream, feed),
+    )
+    def body(context: dg.AssetExecutionContext, platform: dg.ResourceParam[Platform]) -> dg.MaterializeResult:
+        done = platform.publish_changes(stream.name, [table])
+        for each in done:
+            context.log.info(sentence(each))
+        return dg.MaterializeResult(metadata=numbers(done[0]) if done else {})
+
+    return body

@@ -1,0 +1,45 @@
+"""What a run changed in a table, published in the same run."""
+
+import dagster as dg
+
+from dedup_platform import tables
+from dedup_platform.changes import FeedCommit
+from dedup_platform.orchestration.metadata import Context, asset_key
+from dedup_platform.platform import Platform
+from dedup_platform.stream import Stream
+
+
+def publish(context: Context, platform: Platform, stream: Stream, table: str) -> None:
+    """Bring the table's feed up to date, if it has one, and tell Dagster.
+
+    The table itself is written by now. What fails here fails no run: the sensor finds what is not published, and its
+    own runs say what is wrong.
+    """
+    if table not in tables.FEED_OF:
+        return
+    try:
+        done = platform.publish_changes(stream.name, [table])
+    except Exception as error:
+        context.log.warning(f"{stream.name}.{tables.FEED_OF[table]} is behind and will be published later: {error}")
+        return
+    for each in done:
+        if each.first_version:
+            context.log.info(sentence(each))
+            context.log_event(dg.AssetMaterialization(asset_key(stream, each.feed), metadata=numbers(each)))
+
+
+def sentence(done: FeedCommit) -> str:
+    """What was published, for people: `session_changes: versions 4 to 6, 3 delete, 12 insert`."""
+    if not done.first_version:
+        return f"{done.feed}: nothing new"
+    is_one = done.first_version == done.last_version
+    versions = f"version {done.last_version}" if is_one else f"versions {done.first_version} to {done.last_version}"
+    return ", ".join([f"{done.feed}: {versions}", *(f"{n:,} {kind}" for kind, n in sorted(done.changes.items()))])
+
+
+def numbers(done: FeedCommit) -> dict[str, int]:
+    """What was published, as the UI plots it."""
+    if not done.first_version:
+        return {"versions": 0}
+    versions = {"version": done.last_version, "versions": done.last_version - done.first_version + 1}
+    return {**versions, **done.changes, "bytes_written": done.bytes_written}
