@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from dedup_platform.changes import FeedCommit, difference as differences, feeds
@@ -342,5 +343,5 @@ def test_upkeep_of_a_feed_keeps_its_versions_and_where_it_is(followed: Followed)
     done = {each.table: each for each in followed.platform.maintain(EVENTS)}
     assert done[SESSION_CHANGES].snapshots_expired == 4
     assert followed.feed() == before
-    with patch.object(lake_feeds.Table, "scan", side_effect=AssertionError("read for a position")):
+    with patch.object(Table, "scan", side_effect=AssertionError("read for a position")):
         assert followed.publish()[SESSION_CHANGES].last_version == 0
