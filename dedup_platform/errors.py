@@ -7,6 +7,8 @@ DedupPlatformError
 ├── UnknownStreamError       no stream file has this name
 ├── SourceError              the source cannot be read (a missing folder, no permission)
 ├── SourceChangedError       a file changed after it was read
+├── SinkError                the store of a sink does not answer, or cannot do what it is asked
+├── RefusedRowsError         the store of a sink does not take a row
 ├── LostRecordsError         the source no longer holds records that were not read yet
 ├── UnknownFileError         no file of this path can be accepted
 ├── UnknownRecordError       no rejected record has these coordinates
@@ -33,8 +35,10 @@ __all__ = [
     "LostRecordsError",
     "MissingPartError",
     "NewerVersionError",
+    "RefusedRowsError",
     "ServerStartError",
     "SettingsError",
+    "SinkError",
     "SourceChangedError",
     "SourceError",
     "SparkServerError",
@@ -121,6 +125,25 @@ class SourceChangedError(DedupPlatformError):
     """A file changed after it was read, or while it was being read."""
 
 
+class SinkError(DedupPlatformError):
+    """The store of a sink does not answer, or cannot do what it is asked. What was being written is there or is not.
+
+    What is `lasting` does not pass by itself: somebody must change something first.
+    """
+
+    def __init__(self, stream: str, sink: str, reason: str, lasting: bool = False) -> None:
+        super().__init__(stream, sink, reason)
+        self.lasting = lasting
+
+    def __str__(self) -> str:
+        stream, sink, reason = self.args
+        return f"{stream}: sink {sink}: {reason}"
+
+
+class RefusedRowsError(DedupPlatformError):
+    """The store of a sink does not take some row of what it was given; nothing of it was written."""
+
+
 class LostRecordsError(DedupPlatformError):
     """A topic lost what was not read yet, or began anew: it says what, and how to go on."""
 
@@ -171,6 +194,17 @@ class ConflictError(DedupPlatformError):
     """Someone else committed to the table first. Nothing was written; run again."""
 
     retryable = True
+
+
+class SinkTakenError(ConflictError):
+    """Someone else has opened the sink since, or it is not where it was: nothing was written."""
+
+    def __init__(self, stream: str, sink: str) -> None:
+        super().__init__(stream, sink)
+
+    def __str__(self) -> str:
+        stream, sink = self.args
+        return f"{stream}: sink {sink}: another process publishes to it now; nothing was written"
 
 
 class FilesReplacedError(ConflictError):

@@ -102,6 +102,8 @@ class Settings(BaseSettings):
     spark_conf: dict[str, str] = Field(default_factory=dict, repr=False)
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
     """Other connection options for Kafka: librdkafka's own properties, passwords among them."""
+    postgres: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Other connection options for sinks in Postgres: libpq's own parameters, passwords among them."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
     registry_login: Annotated[str | None, AfterValidator(_login)] = Field(None, repr=False)
     """user:password, or key:secret, for the schema registries that stream files name."""

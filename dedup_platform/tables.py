@@ -95,8 +95,8 @@ MEASURED = {
     DEDUPLICATED_EVENTS: ("event_time", "arrival_time"),
     SESSION_FRAGMENTS: ("first_event_time", "last_event_time"),
     SESSIONS: ("started_at", "ended_at"),
-    EVENT_CHANGES: ("_commit_version",),
-    SESSION_CHANGES: ("_commit_version",),
+    EVENT_CHANGES: ("_commit_version", "_change_ordinal"),
+    SESSION_CHANGES: ("_commit_version", "_change_ordinal"),
 }
 """Columns whose lower and upper bounds go into the manifests."""
 

@@ -1,5 +1,6 @@
-"""Feeds: what every commit of a table changed, as rows that consumers follow."""
+"""What every commit of a table changed: feeds that consumers follow, and the sinks that are kept right by them."""
 
 from dedup_platform.changes.feeds import FeedCommit, Feeds
+from dedup_platform.changes.publisher import Published, Publisher
 
-__all__ = ["FeedCommit", "Feeds"]
+__all__ = ["FeedCommit", "Feeds", "Published", "Publisher"]

@@ -102,7 +102,7 @@ class _Pending:
         self.changes: Counter[str] = Counter()
         self._steps = 0
         self._written: list[DataFile] = []
-        self._held: dict[int, list[pl.DataFrame]] = {}
+        self._held: dict[tuple[int, str], list[pl.DataFrame]] = {}
 
     @property
     def is_full(self) -> bool:
@@ -113,6 +113,9 @@ class _Pending:
         """Take the changes of one commit of the table, if there are any, as the next version."""
         at = committed_at(step.snapshot)
         day = (at - EPOCH).days
+        is_large = sum(file.record_count for file in (*step.removed, *step.added)) >= FILE_ROWS
+        if is_large:
+            self._write_all()
         found = False
         for rows in changes:
             if not rows.height:
@@ -125,22 +128,31 @@ class _Pending:
                 "_commit_snapshot_id": pl.lit(step.snapshot.snapshot_id, pl.Int64),
             }
             self.changes.update(dict(rows["_change_type"].value_counts().iter_rows()))
-            self._hold(day, rows.with_columns(**commit))
+            # Those of a kind have ordinals of their own. Apart from the others, and from other versions, they make
+            # files that can be read one after the other.
+            kind = str(rows["_change_type"][-1]) if is_large else ""
+            self._hold((day, kind), rows.with_columns(**commit))
+        if is_large:
+            self._write_all()
         self.up_to = step.snapshot.snapshot_id
         self._steps += 1
 
     def close(self) -> list[DataFile]:
         """All of it as files."""
-        for day in list(self._held):
-            self._write(day)
+        self._write_all()
         return self._written
 
-    def _hold(self, day: int, rows: pl.DataFrame) -> None:
-        held = self._held.setdefault(day, [])
-        held.append(rows)
-        if sum(map(len, held)) >= FILE_ROWS:
-            self._write(day)
+    def _hold(self, place: tuple[int, str], rows: pl.DataFrame) -> None:
+        for part in rows.iter_slices(FILE_ROWS):
+            held = self._held.setdefault(place, [])
+            held.append(part)
+            if sum(map(len, held)) >= FILE_ROWS:
+                self._write(place)
 
-    def _write(self, day: int) -> None:
-        rows = pl.concat(self._held.pop(day))
-        self._written.append(self._files.write_at((day,), rows.to_arrow()))
+    def _write_all(self) -> None:
+        for place in list(self._held):
+            self._write(place)
+
+    def _write(self, place: tuple[int, str]) -> None:
+        rows = pl.concat(self._held.pop(place))
+        self._written.append(self._files.write_at((place[0],), rows.to_arrow()))

@@ -14,9 +14,9 @@ from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument
 from dedup_platform.cli.exits import NOT_EQUAL
 from dedup_platform.cli.export import EXPORTED, STDOUT, WRITERS, export as write_rows
 from dedup_platform.cli.process import ON_INTERRUPT, run_to_its_end
+from dedup_platform.cli.publish import publish
 from dedup_platform.maintenance.upkeep import Upkeep
 from dedup_platform.orchestration.progress import shown
-from dedup_platform.orchestration.publish import sentence
 from dedup_platform.replay.rejected import REJECTED_EVENTS
 from dedup_platform.settings import load_settings
 from dedup_platform.spark import connect_server
@@ -47,6 +47,7 @@ app.add_typer(sources.files_app, name="files")
 app.add_typer(sources.offsets_app, name="offsets")
 app.add_typer(rejected.app, name="rejected")
 app.add_typer(sources.batches_app, name="batches")
+app.command()(publish)
 
 
 def main() -> None:
@@ -78,14 +79,14 @@ def run(
     stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Only this stream.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ingest all that waits, then recompute until nothing is stale. Dagster's UI shows the run."""
-    from dedup_platform.orchestration.embedded import STEPS, note_interrupted, run_stream
+    """Ingest all that waits, recompute until nothing is stale, and publish to sinks. Dagster's UI shows the runs."""
+    from dedup_platform.orchestration.embedded import note_interrupted, run_stream, steps_of
 
     deployment = Deployment.of(streams)
     ON_INTERRUPT.append(partial(note_interrupted, deployment.platform()))
 
     def run_one(each: Stream) -> None:
-        with shown(err, each.name, STEPS) as listener:
+        with shown(err, each.name, steps_of(each)) as listener:
             run_stream(deployment.settings, deployment.streams, each.name, listener)
 
     outcome = for_each(deployment.chosen(stream), run_one)
@@ -159,25 +160,6 @@ def verify(
     outcome.end()
     if any(outcome.done.values()):
         raise typer.Exit(NOT_EQUAL)
-
-
-@app.command()
-def publish(
-    streams: StreamsOption = None,
-    stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Only this stream.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Publish what commits changed and no version of the feeds tells yet; runs and the sensor do it by themselves."""
-    deployment = Deployment.of(streams)
-    platform = deployment.platform()
-    outcome = for_each(deployment.chosen(stream), lambda each: platform.publish_changes(each.name))
-    if as_json:
-        values.print_json({name: [asdict(feed) for feed in found] for name, found in outcome.done.items()})
-    else:
-        for name, found in outcome.done.items():
-            for line in map(sentence, found):
-                out.print(f"{name}: {line}", markup=False)
-    outcome.end()
 
 
 @app.command()

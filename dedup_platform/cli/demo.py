@@ -63,9 +63,9 @@ def rehearse(settings: Settings, events: int, out: Console, err: Console) -> boo
 
 
 def _first_run(demo: Rehearsal, truth: Truth) -> bool:
-    from dedup_platform.orchestration.embedded import STEPS, run_stream
+    from dedup_platform.orchestration.embedded import run_stream, steps_of
 
-    with shown(demo.err, demo.stream.name, STEPS) as listener:
+    with shown(demo.err, demo.stream.name, steps_of(demo.stream)) as listener:
         run_stream(demo.settings, demo.streams, demo.stream.name, listener)
     scores = score(found(demo.platform, demo.stream), truth)
     print_scores(demo.out, "After the first run: found against truth", scores)

@@ -13,6 +13,7 @@ from dedup_platform.orchestration.maintenance import maintenance_job, maintenanc
 from dedup_platform.orchestration.rejected import rejected_asset, rejected_check
 from dedup_platform.orchestration.resources import platform_resource, spark_resource
 from dedup_platform.orchestration.sensors import stream_sensors
+from dedup_platform.orchestration.sinks import sink_assets, sink_jobs, sink_sensors
 from dedup_platform.planning.moments import utc_now
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
@@ -25,7 +26,11 @@ def build_definitions(
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
 ) -> dg.Definitions:
     """Assets, jobs and sensors for each stream and one upkeep of all, over one platform and one Spark session a run."""
-    assets = [each for stream in streams.values() for each in (*stream_assets(stream), *feed_assets(stream))]
+    assets = [
+        each
+        for stream in streams.values()
+        for each in (*stream_assets(stream), *feed_assets(stream), *sink_assets(stream))
+    ]
     resources = {"spark": spark_resource(settings), "platform": platform_resource(settings, streams, clock)}
     repairs = {name: (repair_job(stream), unlisted_job(stream, resources)) for name, stream in streams.items()}
     upkeep = [maintenance_job(streams.values())] if streams else []
@@ -35,6 +40,7 @@ def build_definitions(
         jobs=[
             *map(ingest_job, streams.values()),
             *map(publish_job, streams.values()),
+            *chain.from_iterable(map(sink_jobs, streams.values())),
             *chain(*repairs.values()),
             *upkeep,
         ],
@@ -42,7 +48,11 @@ def build_definitions(
         sensors=[
             each
             for name, stream in streams.items()
-            for each in (*stream_sensors(stream, repairs[name], settings), unpublished_sensor(stream, settings))
+            for each in (
+                *stream_sensors(stream, repairs[name], settings),
+                unpublished_sensor(stream, settings),
+                *sink_sensors(stream, settings),
+            )
         ],
         resources=resources,
         loggers=loggers,

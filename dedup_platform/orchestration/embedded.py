@@ -35,8 +35,10 @@ storage:
       env: {DAGSTER_URI}
 """
 
-STEPS = 1 + len(tables.DERIVED)
-"""Steps of one run."""
+
+def steps_of(stream: Stream) -> int:
+    """How many steps it is from the source to the last sink."""
+    return 1 + len(tables.DERIVED) + len(stream.publish.sinks)
 
 
 def make_dagster_home(settings: Settings) -> None:
@@ -82,9 +84,10 @@ def _try(uri: str) -> None:
 
 
 def run_stream(settings: Settings, streams: Mapping[str, Stream], name: str, listener: Listener) -> None:
-    """Ingest all that waits for one stream, then recompute until nothing is stale; returns when that is done.
+    """Ingest all that waits for one stream, recompute until nothing is stale, then bring its sinks up to date.
 
-    Fails runs whose process is dead first, so that nobody waits for them. What a step raises comes through as it is.
+    Fails runs whose process is dead first, so that nobody waits for them. What a step raises comes through as it is;
+    what a sink raises, once the others are done.
     """
     stream = streams[name]
     with open_instance(settings) as instance:
@@ -92,11 +95,23 @@ def run_stream(settings: Settings, streams: Mapping[str, Stream], name: str, lis
             listener.say(f"run {run_id[:8]} was dead: it is marked as failed and its slots are free")
         _wait_for_pools(instance, stream, listener)
         definitions = build_definitions(settings, streams, loggers={LISTENER: listening_logger(listener)})
-        definitions.resolve_job_def(runs.ingest_job_name(stream)).execute_in_process(
-            instance=instance,
-            tags={**runs.this_process(), runs.POLICY: runs.IGNORED, **LISTED},
-            run_config={"loggers": {LISTENER: {}}},
-        )
+        _execute(definitions, instance, runs.ingest_job_name(stream), {runs.POLICY: runs.IGNORED})
+        failures = []
+        for sink in stream.publish.sinks:
+            try:
+                _execute(definitions, instance, runs.sink_job_name(stream, sink), {})
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+
+def _execute(definitions: dg.Definitions, instance: dg.DagsterInstance, job: str, tags: Mapping[str, str]) -> None:
+    definitions.resolve_job_def(job).execute_in_process(
+        instance=instance,
+        tags={**runs.this_process(), **tags, **LISTED},
+        run_config={"loggers": {LISTENER: {}}},
+    )
 
 
 def note_interrupted(platform: Platform) -> None:

@@ -4,6 +4,7 @@ A run publishes what it changed itself, so the sensor finds only what others cha
 died. It asks what is so now, as all sensors do.
 """
 
+from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
@@ -54,24 +55,31 @@ def unpublished_sensor(stream: Stream, settings: Settings) -> dg.SensorDefinitio
     def unpublished_changes(
         context: dg.SensorEvaluationContext, platform: dg.ResourceParam[Platform]
     ) -> dg.RunRequest | dg.SkipReason:
-        runs.fail_dead_runs(context.instance)
-        for job in (runs.publish_job_name(stream), runs.ingest_job_name(stream)):
-            if run_id := runs.run_in_work(context.instance, job):
-                return dg.SkipReason(f"run {run_id[:8]} publishes what it finds")
+        if run_id := runs.run_in_work(context.instance, runs.ingest_job_name(stream)):
+            return dg.SkipReason(f"run {run_id[:8]} publishes what it finds")
         behind = platform.unpublished(stream.name)
         if not behind:
             return dg.SkipReason("every commit is published")
-        ended = runs.ended(context.instance, runs.publish_job_name(stream))
-        failed = list(takewhile(lambda run: run.status == dg.DagsterRunStatus.FAILURE, ended))
-        if due := paused_until([run.at for run in failed], platform.clock()):
-            return dg.SkipReason(
-                f"{', '.join(behind)} wait; {len(failed)} runs in a row failed, "
-                f"the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
-            )
-        newest = ended[0].run_id if ended else "none"
-        return dg.RunRequest(run_key=f"{stream.name}/publish/after {newest}")
+        waits = f"{', '.join(behind)} wait"
+        return request(context.instance, stream, runs.publish_job_name(stream), waits, platform.clock())
 
     return unpublished_changes
+
+
+def request(
+    instance: dg.DagsterInstance, stream: Stream, job: str, waits: str, now: datetime
+) -> dg.RunRequest | dg.SkipReason:
+    """Ask for a run of a job that publishes, unless one is at work, or the last ones failed a short while ago."""
+    runs.fail_dead_runs(instance)
+    if run_id := runs.run_in_work(instance, job):
+        return dg.SkipReason(f"{waits}; run {run_id[:8]} publishes what it finds")
+    ended = runs.ended(instance, job)
+    failed = list(takewhile(lambda run: run.status == dg.DagsterRunStatus.FAILURE, ended))
+    if due := paused_until([run.at for run in failed], now):
+        return dg.SkipReason(
+            f"{waits}; {len(failed)} runs in a row failed, the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
+        )
+    return dg.RunRequest(run_key=f"{stream.name}/{job}/after {ended[0].run_id if ended else 'none'}")
 
 
 def _asset(stream: Stream, table: str) -> dg.AssetsDefinition:

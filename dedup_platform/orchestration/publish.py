@@ -3,7 +3,7 @@
 import dagster as dg
 
 from dedup_platform import tables
-from dedup_platform.changes import FeedCommit
+from dedup_platform.changes import FeedCommit, Published
 from dedup_platform.orchestration.metadata import Context, asset_key
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
@@ -35,6 +35,16 @@ def sentence(done: FeedCommit) -> str:
     is_one = done.first_version == done.last_version
     versions = f"version {done.last_version}" if is_one else f"versions {done.first_version} to {done.last_version}"
     return ", ".join([f"{done.feed}: {versions}", *(f"{n:,} {kind}" for kind, n in sorted(done.changes.items()))])
+
+
+def told(done: Published) -> str:
+    """What a sink got, for people: `copy: version 7, 3 delete, 12 insert; 2 suppressed, 1 refused`."""
+    said = ", ".join(
+        [f"{done.sink}: version {done.version}", *(f"{n:,} {kind}" for kind, n in sorted(done.sent.items()))]
+    )
+    others = {"suppressed": done.suppressed, "refused": done.refused}
+    besides = ", ".join(f"{number:,} {what}" for what, number in others.items() if number)
+    return f"{said}; {besides}" if besides else said
 
 
 def numbers(done: FeedCommit) -> dict[str, int]:

@@ -73,6 +73,11 @@ def publish_job_name(stream: Stream) -> str:
     return f"{stream.name}_publish"
 
 
+def sink_job_name(stream: Stream, sink: str) -> str:
+    """The job that brings one sink up to date."""
+    return f"{stream.name}_to_{sink}"
+
+
 def unlisted_job_name(stream: Stream) -> str:
     """The job that rebuilds stale cells of partitions that Dagster has no key for."""
     return f"{stream.name}_repair_unlisted"

@@ -12,7 +12,8 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.changes import FeedCommit, Feeds
+from dedup_platform.changes import FeedCommit, Feeds, Published, Publisher
+from dedup_platform.changes.reading import newest_position
 from dedup_platform.errors import LostRecordsError, SourceError
 from dedup_platform.ingest import Waiting
 from dedup_platform.lake.commits import Commit
@@ -32,6 +33,7 @@ from dedup_platform.recompute.build import Recompute
 from dedup_platform.retries import retry_on_conflict
 from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.settings import Settings
+from dedup_platform.sinks import Position
 from dedup_platform.stream import KafkaSource, Stream
 from dedup_platform.verification import verify
 
@@ -53,6 +55,7 @@ class Platform(Context):
         self.rejected = RejectedRecords(self)
         self._recompute = Recompute(self.lake, self.ledger)
         self._feeds = Feeds(self.lake)
+        self._publisher = Publisher(self.lake, settings)
         self._maintenance = Maintenance(self.lake, self.ledger)
         self._rebucketing = Rebucketing(self.lake, self.ledger)
 
@@ -91,6 +94,19 @@ class Platform(Context):
         if not self.ledger.sync(stream):
             return []
         return [self.work(self._feeds.follow, definition, table) for table in only]
+
+    def publish(self, stream: str, sink: str, retry: bool = False) -> Published:
+        """Bring one sink, and the feed that it follows, up to the newest commit; SinkError if the store fails.
+
+        With `retry` rows that the store refused are tried again.
+        """
+        definition = self.stream(stream)
+        self.publish_changes(stream, [definition.publish.sinks[sink].follows])
+        return self._publisher.publish(definition, sink, retry)
+
+    def newest_version(self, stream: str, table: str) -> Position | None:
+        """Where a sink is that has got all that the feed of a table tells; None before the feed has begun."""
+        return newest_position(self.lake.catalog, self.stream(stream), table)
 
     def unpublished(self, stream: str) -> list[str]:
         """The tables with commits that no version of their feed tells yet. From metadata; needs no Spark."""

@@ -16,13 +16,13 @@ from dedup_platform.stream.fields import (
 )
 from dedup_platform.stream.file import load_stream, load_streams
 from dedup_platform.stream.model import Stream
+from dedup_platform.stream.publish import CustomSink, PostgresSink, Publish, Sink
 from dedup_platform.stream.rules import (
     Aggregate,
     Deduplicate,
     Late,
     Maintenance,
     Partitions,
-    Publish,
     Reject,
     Retries,
     Sessions,
@@ -36,6 +36,7 @@ __all__ = [
     "RESERVED_COLUMNS",
     "Aggregate",
     "Attribute",
+    "CustomSink",
     "Deduplicate",
     "FieldHash",
     "FieldId",
@@ -50,11 +51,13 @@ __all__ = [
     "Late",
     "Maintenance",
     "Partitions",
+    "PostgresSink",
     "Publish",
     "Reject",
     "Retries",
     "S3Path",
     "Sessions",
+    "Sink",
     "Stream",
     "TimeField",
     "decimal_of",

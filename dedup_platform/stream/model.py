@@ -8,13 +8,13 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from dedup_platform.stream.fields import ArrivalTime, Attribute, Fields, FileModified, FileName, KafkaAppendTime
+from dedup_platform.stream.publish import Publish
 from dedup_platform.stream.rules import (
     Aggregate,
     Deduplicate,
     Late,
     Maintenance,
     Partitions,
-    Publish,
     Reject,
     Retries,
     Sessions,
@@ -137,6 +137,11 @@ class Stream(Part):
             if column not in known:
                 allowed = ", ".join(sorted(known))
                 yield ("publish", "downstream", i), f"{column!r} is no column of sessions or events; allowed: {allowed}"
+        targets: dict[object, str] = {}
+        for name, sink in self.publish.sinks.items():
+            first = targets.setdefault(sink.place, name)
+            if first != name:
+                yield ("publish", "sinks", name), f"writes to the same place as {first}; each needs one of its own"
 
     def _refused_aggregate(self, aggregate: Aggregate) -> str | None:
         attribute = self.attributes.get(aggregate.attribute)

@@ -13,10 +13,9 @@ from dedup_platform.stream.values import (
     FieldNames,
     Part,
     PositiveDuration,
-    TableColumn,
 )
 
-__all__ = ["Aggregate", "Deduplicate", "Late", "Maintenance", "Partitions", "Publish", "Reject", "Retries", "Sessions"]
+__all__ = ["Aggregate", "Deduplicate", "Late", "Maintenance", "Partitions", "Reject", "Retries", "Sessions"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MOMENT = datetime.max.replace(tzinfo=UTC)
@@ -181,16 +180,3 @@ class Reject(Part):
 
     max_ratio: Annotated[float, Strict(), Field(ge=0, lt=1)]
     min_records: Annotated[Count, Field(ge=1)] = 100
-
-
-class Publish(Part):
-    """What consumers of a stream's tables are told: of which columns' changes they take note."""
-
-    downstream: tuple[TableColumn, ...] = (
-        "session_id",
-        "started_at",
-        "ended_at",
-        "entity_id",
-        "event_id",
-        "event_time",
-    )

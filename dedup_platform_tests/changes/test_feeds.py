@@ -39,15 +39,16 @@ class Followed:
             update={"maintenance": Maintenance(min_snapshots=1), "buckets": 0}
         )
         self.clock = HeldClock(utc("2030-01-01T00:00"))
+        self.settings: dict[str, Any] = {}
         self._files = self._arrived = 0
         self.laws, self._reader = FeedLaws(), Reader()
 
     @property
     def platform(self) -> Platform:
         """A process that remembers nothing."""
-        return light_platform(self.home, self.stream, self.clock)
+        return light_platform(self.home, self.stream, self.clock, **self.settings)
 
-    def event(self, name: str, minutes: float, entity: str = "e", **others: Any) -> Record:
+    def event(self, name: str, minutes: float, entity: str | None = "e", **others: Any) -> Record:
         """One that happened some minutes after ten, and that arrives after all others so far."""
         self._arrived += 1
         return record(entity, name, TEN + minutes * MINUTE, ARRIVED + self._arrived * MINUTE, **others)

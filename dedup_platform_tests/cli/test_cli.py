@@ -20,6 +20,7 @@ from dedup_platform.platform.source import Source
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
+from dedup_platform_tests.sinks.sqlite_table import copies
 
 
 class Line:
@@ -322,3 +323,22 @@ def test_a_run_that_is_interrupted_is_known_to_have_failed(
     is_over.set()
     at_work[0].join()
     signal(SIGINT, before)
+
+
+def test_publish_brings_feeds_and_sinks_up_to_date(line: Line, stream: Stream, tmp_path: Path) -> None:
+    factories = {"bad": "no.such:factory", "good": "dedup_platform_tests.sinks.sqlite_table:open_table"}
+    sinks = {
+        name: f"{{kind: custom, follows: sessions, factory: '{factory}', options: {{file: {tmp_path / name}.db}}}}"
+        for name, factory in factories.items()
+    }
+    said = ", ".join(f"{name}: {sink}" for name, sink in sinks.items())
+    stream.origin.write_text(f"{stream.origin.read_text()}publish: {{sinks: {{{said}}}}}\n")
+    deliver(stream, "first.json", "2024-03-01T23:50", "2024-03-02T00:10", "2024-03-03T12:00")
+    line("run", code=5)
+    assert len(copies(f"{tmp_path / 'good'}.db")) == 2, "a sink that fails holds no other one back"
+    deliver(stream, "second.json", "2024-03-05T12:00")
+    told = json.loads(line("publish", "--sink", "good", "--json"))[stream.name]
+    assert told["sinks"][0]["version"] == 1
+    assert f"{stream.name}: good: version 1" in line("publish", "--sink", "good", "--retry")
+    assert "there is no no.such:factory" in line("publish", code=5)
+    assert "no stream that was chosen has a sink named other" in line("publish", "--sink", "other", code=2)

@@ -1,7 +1,7 @@
 """What comes in between an operation's steps: the death of its process, or another process."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from random import Random
 from typing import Any
@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from dedup_platform.lake.feeds import FeedTable
 from dedup_platform.platform import Platform
+from dedup_platform_tests.sinks.sqlite_table import SqliteTable
 
 STEPS = ("write_receipt", "publish", "replace_files", "sync")
 """What a process can be killed before and after."""
@@ -36,7 +37,9 @@ def dying(platform: Platform, random: Random) -> Iterator[None]:
         for name in STEPS:
             if hasattr(owner, name):
                 setattr(owner, name, before_and_after(getattr(owner, name)))
-    with patch.object(FeedTable, "append", before_and_after(FeedTable.append)):
+    with ExitStack() as stack:
+        for kind, name in ((FeedTable, "append"), (SqliteTable, "write")):
+            stack.enter_context(patch.object(kind, name, before_and_after(getattr(kind, name))))
         yield
 
 

@@ -30,6 +30,7 @@ class FeedLaws:
     def __init__(self) -> None:
         self._known: dict[int, dict[Key, Row]] = {}
         self._applied: dict[str, dict[Key, Row]] = {feed: {} for feed in FOLLOWED}
+        self._versions: dict[str, dict[int, dict[Key, Row]]] = {feed: {} for feed in FOLLOWED}
         self._judged = dict.fromkeys(FOLLOWED, 0)
         self._rows = dict.fromkeys(FOLLOWED, 0)
         self._last: dict[str, dict[Key, Row]] = {table: {} for table in FEED_OF}
@@ -62,13 +63,21 @@ class FeedLaws:
                 yield f"{feed}: version {version} comes after {last}"
             last = self._judged[feed] = version
             yield from (f"{feed}, version {version}: {each}" for each in self._version(stream, table, changes))
+            self._versions[feed][version] = self._applied[feed]
             snapshot, commits = changes[0]["_commit_snapshot_id"], self._commits[table]
             if version > 1 and snapshot in commits and commits.index(snapshot) > self._place[feed] + 1:
                 yield f"{feed}: versions {version - 1} and {version} are not of commits that follow each other"
-            self._place[feed] = commits.index(snapshot) if snapshot in commits else -1
+            # A feed that begins late begins with a snapshot that changed nothing, perhaps.
+            alike = [place for place, each in enumerate(commits) if self._known[each] == self._known.get(snapshot)]
+            self._place[feed] = commits.index(snapshot) if snapshot in commits else max(alike, default=-1)
         if len(told) - len(new) != self._rows[feed]:
             yield f"{feed}: {len(told) - len(new)} rows of versions that had {self._rows[feed]}"
         self._rows[feed] = len(told)
+
+    def at(self, feed: str, version: int) -> list[Row] | None:
+        """What the versions up to this one come to; None if it was not judged."""
+        rows = {} if version == 0 else self._versions[feed].get(version)
+        return None if rows is None else list(rows.values())
 
     def behind(self, stream: Stream, state: State) -> list[str]:
         """The tables that their feeds do not give."""

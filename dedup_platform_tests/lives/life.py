@@ -22,7 +22,7 @@ from dedup_platform.testing.comparison import SessionIds, table_differences
 from dedup_platform.testing.platforms import light_platform, temporary_platform
 from dedup_platform_tests.lives.checks import Checks, misplaced
 from dedup_platform_tests.lives.fates import Killed, before_commit, dying
-from dedup_platform_tests.lives.feeds import FeedLaws
+from dedup_platform_tests.lives.followers import Followers, with_sinks
 from dedup_platform_tests.lives.program import Op
 from dedup_platform_tests.lives.replaced import replaced
 from dedup_platform_tests.lives.state import Reader, State
@@ -52,11 +52,12 @@ class Life:
         self.home = folder / "home"
         self._spark = spark
         self.world = TopicWorld.reading(folder, random, brokers) if brokers else World.of(folder, random)
-        self.world.stream = self.world.stream.model_copy(update={"maintenance": Maintenance(min_snapshots=1)})
+        stream = self.world.stream.model_copy(update={"maintenance": Maintenance(min_snapshots=1)})
+        self.world.stream = with_sinks(stream, folder)
         self.clock = HeldClock(datetime.now(UTC) + timedelta(days=1))
         self.checks = Checks(self.world.timeouts)
-        self._laws = FeedLaws()
         self._reader = Reader()
+        self._followers = Followers(self._reader)
         self._judged: object = None
         self._has_receipts = True
         self._renew()
@@ -95,7 +96,7 @@ class Life:
         if op.fate == "killed":
             self.platform = self.another()
         self.check()
-        self._check_feeds()
+        self._check_followers()
 
     def _attempt(self, name: str, platform: Platform, random: Random) -> None:
         try:
@@ -136,9 +137,8 @@ class Life:
     def op_repair(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
         platform.repair(self.name) if self.state() else None
 
-    def op_publish(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
-        """Whoever follows the tables gets their changes."""
-        platform.publish_changes(self.name)
+    def op_publish(self, platform: Platform, random: Random) -> None:
+        self._followers.publish(platform, self.world.stream, random)
 
     def op_settings(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
         """Other rules, or those of before."""
@@ -250,16 +250,14 @@ class Life:
         if now == self._judged or (state := self.state()) is None:
             return
         self._judged = now
-        self._laws.remember(stream, state, heads)
+        self._followers.remember(stream, state, heads)
         plans = self.judge.plan(self.name) if len(state.buckets) == 1 else None
         if wrong := [*self.checks.of(stream, state, plans, has_receipts=self._has_receipts), *misplaced(stream, state)]:
             raise WrongError("\n".join(wrong))
 
-    def _check_feeds(self) -> None:
-        stream = self.world.stream
-        for feed in tables.FOLLOWED:
-            if wrong := list(self._laws.of(stream, feed, self._reader.feed(self.judge, stream, feed))):
-                raise WrongError("\n".join(wrong))
+    def _check_followers(self) -> None:
+        if wrong := list(self._followers.wrong(self.judge, self.world.stream)):
+            raise WrongError("\n".join(wrong))
 
     def finish(self) -> None:
         """Without anything new, ingest and a bounded number of ticks must lead to what the oracle says."""
@@ -279,12 +277,8 @@ class Life:
             raise WrongError(f"still stale after {TICKS} ticks: {stale}")
         self.check()
         self._compare()
-        self.platform.publish_changes(self.name)
-        self._check_feeds()
-        if behind := self.platform.unpublished(self.name):
-            raise WrongError(f"not published: {behind}")
-        if (state := self.state()) and (wrong := self._laws.behind(self.world.stream, state)):
-            raise WrongError(f"feeds are behind: {wrong}")
+        if (state := self.state()) and (wrong := list(self._followers.finish(self.platform, self.world.stream, state))):
+            raise WrongError("\n".join(wrong))
 
     def _compare(self) -> None:
         state = self.state()

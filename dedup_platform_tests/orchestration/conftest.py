@@ -87,7 +87,10 @@ def click(entity: str, time: str, arrived: str | None = None, id: str | None = N
 def deploy(
     tmp_path: Path, settings: Settings, spark: SparkSession, request: pytest.FixtureRequest
 ) -> Iterator[Deployment]:
-    """A stream of its own, named after the test, in the lake of this pytest process. A parameter is its `late` line."""
+    """A stream of its own, named after the test, in the lake of this pytest process.
+
+    A parameter is its `late` line and what follows, with FOLDER for the test's folder.
+    """
     assert spark.version
     stream = stream_file(tmp_path, request.node.name.split("[")[0][:60], getattr(request, "param", "{settle: 0s}"))
     clock = HeldClock(datetime.now(UTC))
@@ -100,5 +103,5 @@ def deploy(
 def stream_file(folder: Path, name: str, late: str) -> Stream:
     """A stream that starts on 2024-03-01 and sessions of 30 minutes."""
     path = make_stream(folder, name, start="2024-03-01").origin
-    path.write_text(f"{path.read_text()}late: {late}\n")
+    path.write_text(f"{path.read_text()}late: {late}\n".replace("FOLDER", str(folder)))
     return load_stream(path)

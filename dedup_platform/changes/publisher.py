@@ -1,0 +1,188 @@
+"""Brings sinks up to date: each change once, in order, whatever is killed or refused on the way."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import polars as pl
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from dedup_platform import tables
+from dedup_platform.changes.batches import ORDINAL, VERSION, batches, halves
+from dedup_platform.changes.reading import FeedReader
+from dedup_platform.errors import ConflictError, RefusedRowsError, SinkError, SinkTakenError
+from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.pins import unpin
+from dedup_platform.settings import Settings
+from dedup_platform.sinks import Batch, Position, Refusal, Sink, open_sink
+from dedup_platform.sinks.opening import KEYS
+from dedup_platform.stream import Stream
+
+BATCH_ROWS = 100_000
+"""At most so many changes are written in one transaction."""
+MOST_REFUSED = 100
+"""After so many rows that were refused one after the other it is not the rows that are wrong."""
+
+OpenSink = Callable[[Stream, str, Settings], Sink]
+
+
+@dataclass
+class Published:
+    """What bringing one sink up to date came to."""
+
+    sink: str
+    version: int = 0
+    """The last version that the sink has; 0 before it has any."""
+    sent: Counter[str] = field(default_factory=Counter)
+    """`_change_type` -> rows."""
+    suppressed: int = 0
+    """Changes that matter to nobody downstream, and were not sent."""
+    refused: int = 0
+    """Rows that the store does not take, all that wait for a retry."""
+
+
+class Publisher:
+    """Brings the sinks of any stream up to date with the feeds."""
+
+    def __init__(self, lake: Lakehouse, settings: Settings, open_: OpenSink = open_sink) -> None:
+        self._lake = lake
+        self._settings = settings
+        self._open = open_
+
+    def publish(self, stream: Stream, name: str, retry: bool = False) -> Published:
+        """Write all that a sink has not got of its feed, in order; with `retry` also the rows that it refused before.
+
+        Raises SinkError if the store fails more often than the stream's `retries` say, and SinkTakenError if another
+        process publishes to the same sink.
+        """
+        told = Published(name)
+        limits = stream.retries
+        tries = Retrying(
+            retry=retry_if_exception(_may_pass),
+            stop=stop_after_attempt(limits.max_attempts),
+            wait=wait_exponential(limits.backoff.total_seconds(), limits.max_backoff.total_seconds()),
+            reraise=True,
+        )
+        tries(self._try, stream, name, told, retry)
+        return told
+
+    def _try(self, stream: Stream, name: str, told: Published, retry: bool) -> None:
+        said = stream.publish.sinks[name]
+        sink = self._open(stream, name, self._settings)
+        try:
+            reader = FeedReader(self._lake, stream, said.follows, name)
+            opened = _Opened(sink, stream, name, told)
+            if reader.is_beginning(opened.position):
+                begun = reader.start(opened.position)
+                if begun is None:
+                    return
+                opened.begin(begun, reader.rows(begun))
+            # Also after a beginning that another process ended.
+            unpin(self._lake.catalog, stream, said.follows, name)
+            assert opened.position
+            opened.follow(reader.changes(opened.position))
+            if retry and opened.refused:
+                opened.retry(reader.now(opened.refused, KEYS[said.follows], opened.position))
+        finally:
+            sink.close()
+
+
+class _Opened:
+    """A sink that was taken over, and where it is."""
+
+    def __init__(self, sink: Sink, stream: Stream, name: str, told: Published) -> None:
+        said = stream.publish.sinks[name]
+        self._sink, self._stream, self._name, self._told = sink, stream, name, told
+        self._key = KEYS[said.follows]
+        # The stream may have columns of such names: then ours begin with an underscore.
+        told_columns = (column.name for column in tables.told_columns(stream, tables.FEED_OF[said.follows]))
+        matters = next(name for name in told_columns if name.endswith("is_downstream"))
+        self._matters = pl.col(matters) if said.changes == "downstream" else pl.lit(value=True)
+        state = sink.open()
+        self.position = state.position
+        self.refused = set(state.refused)
+        self._refused_in_a_row = 0
+        self._tell()
+
+    def begin(self, at: Position, rows: Iterator[pl.DataFrame]) -> None:
+        """Write the rest of the table."""
+        done = Position(at.feed, at.version)
+        found = False
+        for cut in batches(rows, BATCH_ROWS):
+            found = True
+            after = done if cut.is_whole else Position(at.feed, at.version, cut.changes[ORDINAL][-1], at.snapshot_id)
+            self._write(cut.changes, after, at.snapshot_id)
+        if not found:
+            self._send(Batch(self.position, done, pl.DataFrame(schema={"_change_type": pl.String})))
+
+    def follow(self, changes: Iterator[pl.DataFrame]) -> None:
+        """Write changes that come after the position."""
+        assert self.position
+        feed = self.position.feed
+        for cut in batches(changes, BATCH_ROWS):
+            last = cut.changes[[VERSION, ORDINAL]].row(-1)
+            after = Position(feed, last[0], None if cut.is_whole else last[1])
+            matters = cut.changes.filter(self._matters)
+            self._write(matters, after)
+            self._told.suppressed += len(cut.changes) - len(matters)
+
+    def retry(self, rows: pl.DataFrame) -> None:
+        """Write rows that were refused, as they are now."""
+        assert self.position
+        for row in rows.iter_slices(1):
+            self._write(row, self.position)
+
+    def _write(self, changes: pl.DataFrame, after: Position, begun: int | None = None) -> None:
+        """Write changes in one transaction, or in several where rows are refused; `begun` with a snapshot's rows."""
+        try:
+            self._send(Batch(self.position, after, changes, healed=self._healed(changes)))
+        except RefusedRowsError as error:
+            if parts := halves(changes):
+                version, ordinal = parts[0][[VERSION, ORDINAL]].row(-1)
+                self._write(parts[0], Position(after.feed, version, ordinal, begun), begun)
+                self._write(parts[1], after, begun)
+            else:
+                self._put_aside(changes, after, str(error))
+        else:
+            self._refused_in_a_row = 0
+
+    def _put_aside(self, changes: pl.DataFrame, after: Position, reason: str) -> None:
+        self._refused_in_a_row += 1
+        if self._refused_in_a_row > MOST_REFUSED:
+            raise SinkError(
+                self._stream.name,
+                self._name,
+                f"refuses every row ({reason}): {MOST_REFUSED} are put aside. Mend the store, then say "
+                "`dedup-platform publish --retry`",
+                lasting=True,
+            )
+        [key] = set(self._keys(changes))
+        version, ordinal = changes[[VERSION, ORDINAL]].row(-1)
+        refusal = Refusal(key, version, ordinal, reason)
+        self._send(Batch(self.position, after, changes.clear(), refused=[refusal]))
+        self.refused.add(key)
+        self._tell()
+
+    def _send(self, batch: Batch) -> None:
+        self._sink.write(batch)
+        self.position = batch.after
+        self.refused.difference_update(batch.healed)
+        self._told.sent.update(dict(batch.changes["_change_type"].value_counts().iter_rows()))
+        self._tell()
+
+    def _healed(self, changes: pl.DataFrame) -> list[str]:
+        return sorted(self.refused.intersection(self._keys(changes))) if self.refused else []
+
+    def _keys(self, changes: pl.DataFrame) -> list[str]:
+        return [json.dumps(row) for row in changes.select(self._key).rows()]
+
+    def _tell(self) -> None:
+        self._told.version = self.position.version if self.position else 0
+        self._told.refused = len(self.refused)
+
+
+def _may_pass(error: BaseException) -> bool:
+    if isinstance(error, SinkError):
+        return not error.lasting
+    return isinstance(error, ConflictError) and not isinstance(error, SinkTakenError)

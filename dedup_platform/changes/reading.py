@@ -1,0 +1,122 @@
+"""What a sink reads: the changes after its position, or to begin with the whole table as it was at one snapshot."""
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+from pyiceberg.expressions import In
+
+from dedup_platform import tables
+from dedup_platform.changes.batches import ORDINAL, VERSION
+from dedup_platform.errors import ConflictError
+from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.feed_files import Change, feed_files, in_turns
+from dedup_platform.lake.feeds import feed_position, steps
+from dedup_platform.lake.pins import is_kept, pin
+from dedup_platform.lake.snapshots import committed_at, head, live_files
+from dedup_platform.lake.table_files import TableFiles, frame_of
+from dedup_platform.rules.changes import DELETE, insertion
+from dedup_platform.sinks import Position
+from dedup_platform.stream import Stream
+
+_ALL = 2**63 - 1
+
+
+def newest_position(catalog: Catalog, stream: Stream, table: str) -> Position | None:
+    """Where a sink is that has got all that is published of a table; None before anything is."""
+    feed = catalog.load(stream.name, tables.FEED_OF[table])
+    return Position(str(feed.metadata.table_uuid), feed_position(feed).version) if feed else None
+
+
+@dataclass(frozen=True)
+class FeedReader:
+    """Reads one table and its feed on behalf of one sink."""
+
+    lake: Lakehouse
+    stream: Stream
+    table: str
+    sink: str
+
+    def changes(self, after: Position) -> Iterator[pl.DataFrame]:
+        """All changes after a position, in their order, some files at a time."""
+        feed = self.lake.catalog.load_table(self.stream.name, tables.FEED_OF[self.table])
+        files = TableFiles.of(feed, self.lake.catalog.file_properties(feed))
+        names = tables.column_names(self.stream, tables.FEED_OF[self.table])
+        done: Change = (after.version, _ALL if after.ordinal is None else after.ordinal)
+        version, ordinal = pl.col(VERSION), pl.col(ORDINAL)
+        is_new = (version > done[0]) | ((version == done[0]) & (ordinal > done[1]))
+        for group in in_turns(feed_files(feed), done):
+            yield frame_of(files.read(group, names)).filter(is_new).sort(VERSION, ORDINAL)
+
+    def is_beginning(self, position: Position | None) -> bool:
+        """Whether a sink has yet to get the table: all of it, or the rest."""
+        newest = newest_position(self.lake.catalog, self.stream, self.table)
+        if position is None or newest is None or position.feed != newest.feed or position.version > newest.version:
+            return True
+        return position.snapshot_id is not None
+
+    def start(self, position: Position | None) -> Position | None:
+        """Where to begin, or to go on beginning, with the table as of a snapshot that is kept from now on.
+
+        None if nothing is published yet. Raises ConflictError if somebody commits all the time.
+        """
+        catalog, stream = self.lake.catalog, self.stream
+        newest = newest_position(catalog, stream, self.table)
+        if newest is None:
+            return None
+        begun = position.snapshot_id if position and position.feed == newest.feed else None
+        if position and begun and is_kept(catalog, stream, self.table, begun):
+            return position
+        feed = feed_position(catalog.load_table(stream.name, tables.FEED_OF[self.table]))
+        if feed.up_to is None:
+            return None
+        snapshot_id = feed.up_to
+        if not is_kept(catalog, stream, self.table, snapshot_id):
+            loaded = catalog.load_table(stream.name, self.table)
+            if next(steps(loaded, snapshot_id), None):
+                raise ConflictError(f"{stream.name}.{self.table}: another process committed meanwhile. Run again.")
+            snapshot_id = head(loaded).snapshot_id
+        pin(catalog, stream, self.table, snapshot_id, self.sink)
+        return Position(newest.feed, feed.version, -1, snapshot_id)
+
+    def now(self, keys: Collection[str], key: Sequence[str], at: Position) -> pl.DataFrame:
+        """What became of some keys by a position, as changes of its version: inserts, and deletes of what is gone.
+
+        The sink has got all that is published.
+        """
+        feed = feed_position(self.lake.catalog.load_table(self.stream.name, tables.FEED_OF[self.table]))
+        loaded = self.lake.catalog.load_table(self.stream.name, self.table)
+        wanted = pl.DataFrame([json.loads(each) for each in keys], schema=list(key), orient="row")
+        snapshot = feed.up_to if feed.up_to and loaded.snapshot_by_id(feed.up_to) else head(loaded).snapshot_id
+        near = In(term=key[0], literals=set(wanted[key[0]]))
+        found = frame_of(loaded.scan(near, snapshot_id=snapshot).to_arrow())
+        wanted = wanted.cast({name: found.schema[name] for name in key})
+        there = insertion(found.join(wanted, on=list(key), how="semi"), self.stream, self.table)
+        gone = wanted.join(there, on=list(key), how="anti").with_columns(_change_type=pl.lit(DELETE))
+        commit = {VERSION: pl.lit(at.version, pl.Int64), ORDINAL: pl.lit(0, pl.Int64)}
+        return pl.concat([there, gone], how="diagonal").with_columns(**commit)
+
+    def rows(self, after: Position) -> Iterator[pl.DataFrame]:
+        """The rows of the table as inserts of the version that a sink begins with, after those that it has."""
+        loaded = self.lake.catalog.load_table(self.stream.name, self.table)
+        snapshot = loaded.snapshot_by_id(after.snapshot_id or 0)
+        assert snapshot is not None, "it is kept"
+        files = TableFiles.of(loaded, self.lake.catalog.file_properties(loaded))
+        names = tables.column_names(self.stream, self.table)
+        commit = {
+            "_commit_version": pl.lit(after.version, pl.Int64),
+            "_commit_timestamp": pl.lit(committed_at(snapshot), pl.Datetime("us", "UTC")),
+            "_commit_snapshot_id": pl.lit(snapshot.snapshot_id, pl.Int64),
+        }
+        first, wanted = 0, (after.ordinal if after.ordinal is not None else -1) + 1
+        for file in sorted(live_files(loaded, snapshot), key=lambda each: each.file_path):
+            if first + file.record_count <= wanted:
+                first += file.record_count
+                continue
+            for batch in files.batches(file, names):
+                numbers = pl.int_range(first, first + batch.num_rows, dtype=pl.Int64, eager=True).alias(ORDINAL)
+                changes = insertion(frame_of(batch), self.stream, self.table).with_columns(numbers, **commit)
+                yield changes.filter(pl.col(ORDINAL) >= wanted)
+                first += batch.num_rows

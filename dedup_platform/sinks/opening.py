@@ -1,0 +1,33 @@
+"""Which sink a stream file means."""
+
+from importlib import import_module
+
+from dedup_platform.errors import SinkError
+from dedup_platform.settings import Settings
+from dedup_platform.sinks.postgres import PostgresTable
+from dedup_platform.sinks.sink import Sink, Target
+from dedup_platform.stream import CustomSink, Stream
+from dedup_platform.tables import COORDINATES, DEDUPLICATED_EVENTS, SESSIONS, columns
+
+KEYS = {SESSIONS: ("session_id",), DEDUPLICATED_EVENTS: COORDINATES}
+"""What tells rows apart downstream. An event's entity may be null, and change when its record is decoded again."""
+
+
+def open_sink(stream: Stream, name: str, settings: Settings) -> Sink:
+    """A sink of a stream, which is not asked anything yet. Raises SinkError if a factory of one's own is not found."""
+    said = stream.publish.sinks[name]
+    target = Target(stream.name, name, said.follows, columns(stream, said.follows), KEYS[said.follows])
+    if isinstance(said, CustomSink):
+        return _made(target, said)
+    return PostgresTable(target, said, settings.postgres)
+
+
+def _made(target: Target, said: CustomSink) -> Sink:
+    module, _, function = said.factory.partition(":")
+    try:
+        factory = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        reason = f"there is no {said.factory} ({error}); it must be importable wherever the platform runs"
+        raise SinkError(target.stream, target.sink, reason, lasting=True) from error
+    made: Sink = factory(target, said.options)
+    return made

@@ -1,0 +1,174 @@
+"""A table of Postgres as a copy: rows and position in one transaction, which only who opened it last can commit."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from io import BytesIO
+
+import polars as pl
+import psycopg2
+from psycopg2 import sql
+from psycopg2.extensions import connection as Connection, cursor as Cursor
+
+from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
+from dedup_platform.sinks import postgres_schema as schema
+from dedup_platform.sinks.postgres_schema import Names
+from dedup_platform.sinks.sink import Batch, Position, Refusal, SinkState, Target, net
+from dedup_platform.stream import PostgresSink
+
+_SECONDS_TO_CONNECT = 10
+_SESSION = {
+    # Who sleeps in the middle of a transaction, or is cut off, must not keep the next one out for ever.
+    "lock_timeout": "60s",
+    "idle_in_transaction_session_timeout": "60s",
+    "tcp_user_timeout": "60s",
+    "TimeZone": "UTC",
+}
+_VERSION = "_commit_version"
+_TEXT = "%Y-%m-%d %H:%M:%S%.6f+00"
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+class PostgresTable:
+    """The sink of one table. Platform's own tables stand beside it: positions, refused rows, and retired keys."""
+
+    def __init__(self, target: Target, said: PostgresSink, options: Mapping[str, str]) -> None:
+        self._target = target
+        self._uri = said.uri
+        self._options = dict(options)
+        self.names = Names.of(said.table)
+        self._connection: Connection | None = None
+        self._epoch = 0
+
+    def open(self) -> SinkState:
+        with self._transaction() as cursor:
+            schema.prepare(cursor, self.names, self._target)
+            return SinkState(self._take_over(cursor), self._refused(cursor))
+
+    def write(self, batch: Batch) -> None:
+        with self._transaction() as cursor:
+            self._move(cursor, batch)
+            if batch.begins:
+                self._forget_versions(cursor)
+            written, gone = net(batch.changes, self._target.key)
+            if len(written):
+                self._upsert(cursor, written)
+            if len(gone):
+                self._retire(cursor, gone)
+            if batch.completes:
+                self._remove_leftovers(cursor, batch.after)
+            self._note_refusals(cursor, batch)
+
+    def close(self) -> None:
+        if self._connection:
+            with suppress(psycopg2.Error):
+                self._connection.close()
+        self._connection = None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Cursor]:
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            with self._connection, self._connection.cursor() as cursor:
+                yield cursor
+        except (psycopg2.DataError, psycopg2.IntegrityError) as error:
+            raise RefusedRowsError(_reason(error)) from error
+        except psycopg2.Error as error:
+            self.close()
+            # A table that somebody changed, or a right that is missing.
+            lasting = isinstance(error, psycopg2.ProgrammingError)
+            raise SinkError(self._target.stream, self._target.sink, _reason(error), lasting) from error
+
+    def _connect(self) -> Connection:
+        settings = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
+        common = {"connect_timeout": _SECONDS_TO_CONNECT, "application_name": "dedup_platform", "options": settings}
+        return psycopg2.connect(self._uri, **(common | self._options))
+
+    def _take_over(self, cursor: Cursor) -> Position | None:
+        target = self._target
+        values = (self.names.table, target.stream, target.sink, target.table)
+        cursor.execute(schema.TAKE_OVER.format(positions=self.names.positions), values)
+        [(stream, table, self._epoch, feed, *place)] = cursor.fetchall()
+        if (stream, table) != (target.stream, target.table):
+            raise SinkError(
+                target.stream,
+                target.sink,
+                f"{self.names.table} is a copy of {stream}.{table}; name another table, or drop it and its row of "
+                f"{self.names.said(self.names.positions)}",
+                lasting=True,
+            )
+        return Position(feed, *place) if feed else None
+
+    def _refused(self, cursor: Cursor) -> dict[str, Refusal]:
+        cursor.execute(schema.REFUSED.format(refused=self.names.refused), (self.names.table,))
+        return {key: Refusal(key, *others) for key, *others in cursor.fetchall()}
+
+    def _move(self, cursor: Cursor, batch: Batch) -> None:
+        """Set the position, if this sink is at the one before and nobody else has opened it; else write nothing."""
+        before, after = batch.before, batch.after
+        old = (before.feed, before.version, before.ordinal, before.snapshot_id) if before else (None,) * 4
+        new = (after.feed, after.version, after.ordinal, after.snapshot_id)
+        cursor.execute(schema.MOVE.format(positions=self.names.positions), (*new, self.names.table, self._epoch, *old))
+        if cursor.rowcount != 1:
+            raise SinkTakenError(self._target.stream, self._target.sink)
+
+    def _forget_versions(self, cursor: Cursor) -> None:
+        """What is there may be of any age, of another feed even: whatever comes now is newer."""
+        for table in (self.names.rows, self.names.retired):
+            statement = sql.SQL("UPDATE {} SET {version} = 0 WHERE {version} <> 0")
+            cursor.execute(statement.format(table, version=sql.Identifier(_VERSION)))
+
+    def _upsert(self, cursor: Cursor, rows: pl.DataFrame) -> None:
+        columns = [*(column.name for column in self._target.columns), _VERSION]
+        self._copy(cursor, "incoming", rows, columns)
+        for statement in schema.upsert(self.names, self._target, columns):
+            cursor.execute(statement)
+
+    def _retire(self, cursor: Cursor, rows: pl.DataFrame) -> None:
+        told = [name for name in ("merged_into", "_merged_into") if name in rows.columns][-1:]
+        rows = rows.rename(dict.fromkeys(told, "retired_into"))
+        if not told:
+            rows = rows.with_columns(retired_into=pl.lit(None, pl.String))
+        columns = [*self._target.key, "retired_into", _VERSION]
+        self._copy(cursor, "gone", rows, columns)
+        for statement in schema.retire(self.names, self._target):
+            cursor.execute(statement)
+
+    def _copy(self, cursor: Cursor, name: str, rows: pl.DataFrame, columns: Sequence[str]) -> None:
+        cursor.execute(schema.temporary(name, self._target, columns))
+        target = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(name), schema.listed(columns))
+        cursor.copy_expert(target, _as_text(rows.select(columns)), 2**20)
+
+    def _remove_leftovers(self, cursor: Cursor, after: Position) -> None:
+        cursor.execute(
+            sql.SQL("DELETE FROM {} WHERE {} < %s").format(self.names.rows, sql.Identifier(_VERSION)), (after.version,)
+        )
+
+    def _note_refusals(self, cursor: Cursor, batch: Batch) -> None:
+        for each in batch.refused:
+            values = (self.names.table, each.key, each.version, each.ordinal, each.reason)
+            cursor.execute(schema.REFUSE.format(refused=self.names.refused), values)
+        if batch.healed:
+            cursor.execute(schema.HEAL.format(refused=self.names.refused), (self.names.table, list(batch.healed)))
+
+
+def _as_text(rows: pl.DataFrame) -> BytesIO:
+    """Rows as COPY reads them. Its csv would end at a line `\\.` inside of a text."""
+    texts = pl.col(pl.String).str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))
+    found = BytesIO()
+    rows.with_columns(texts).write_csv(
+        found,
+        include_header=False,
+        separator="\t",
+        quote_style="never",
+        null_value="\\N",
+        datetime_format=_TEXT,
+    )
+    found.seek(0)
+    return found
+
+
+def _reason(error: psycopg2.Error) -> str:
+    """What Postgres says, without the values of rows (`DETAIL`) and without what we sent."""
+    said = error.diag.message_primary if error.diag else None
+    return str(said or str(error).strip().partition("\n")[0] or type(error).__name__)

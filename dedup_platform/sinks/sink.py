@@ -1,0 +1,122 @@
+"""What a sink is: a copy of one table somewhere else, which versions of the table's feed keep right."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import polars as pl
+
+from dedup_platform.rules.changes import DELETE, PREIMAGE
+from dedup_platform.tables import Column
+
+__all__ = ["Batch", "Position", "Refusal", "Sink", "SinkState", "Target", "net"]
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a sink has come in a feed."""
+
+    feed: str
+    """The feed's own id: one that was made anew counts its versions anew."""
+    version: int
+    ordinal: int | None = None
+    """The last change of this version that is in the sink; None if all of it are."""
+    snapshot_id: int | None = None
+    """Where the sink has begun and not yet got all rows of the table: the snapshot that they are read from. Ordinals
+    are then the rows' numbers."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A row that the store does not take."""
+
+    key: str
+    """The row's key, as JSON."""
+    version: int
+    ordinal: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is to be written at once: changes, and how far the sink has come with them."""
+
+    before: Position | None
+    """The position that the sink is at. If it is at any other, nothing may be written."""
+    after: Position
+    changes: pl.DataFrame
+    """Rows of a feed, in their order; of an update both images."""
+    refused: Sequence[Refusal] = ()
+    """Rows that are left out. The sink keeps them, one for each key, with the position."""
+    healed: Sequence[str] = ()
+    """Keys that are refused no longer."""
+
+    @property
+    def begins(self) -> bool:
+        """Whether the table comes whole from here on: what the sink holds may be of any age."""
+        before = self.before
+        return (
+            before is None
+            or before.feed != self.after.feed
+            or (self.after.snapshot_id is not None and self.after.snapshot_id != before.snapshot_id)
+        )
+
+    @property
+    def completes(self) -> bool:
+        """Whether the sink has got the whole table with it: what it was not given since the beginning has to go."""
+        is_beginning = self.begins or (self.before is not None and self.before.snapshot_id is not None)
+        return is_beginning and self.after.snapshot_id is None
+
+
+@dataclass(frozen=True)
+class SinkState:
+    """What a sink knows of itself."""
+
+    position: Position | None = None
+    """None before it got anything."""
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    """By key."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a sink is to hold."""
+
+    stream: str
+    sink: str
+    table: str
+    columns: tuple[Column, ...]
+    """Those of the table, without what a feed tells besides."""
+    key: tuple[str, ...]
+    """The columns that tell a row from all others."""
+
+
+class Sink(Protocol):
+    """One copy of a table. A sink of one's own has these three methods; `testing.sinks` says whether it does right.
+
+    All of them raise SinkError where the store does not answer, or answers too late to know what it did: then the sink
+    is closed and opened anew.
+    """
+
+    def open(self) -> SinkState:
+        """Take the sink over, and tell how far it has come.
+
+        Whoever had it open before can write to it no longer, be it that it only slept.
+        """
+
+    def write(self, batch: Batch) -> None:
+        """Write a batch: all of it and its position, or nothing.
+
+        Raises RefusedRowsError if the store does not take some row, and SinkTakenError if somebody else has opened the
+        sink since, or it is at another position than the batch says.
+        """
+
+    def close(self) -> None:
+        """Let go of the store. Never fails."""
+
+
+def net(changes: pl.DataFrame, key: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What some changes come to: the rows to be written, and those to be taken away, one for each key."""
+    newest = changes.filter(pl.col("_change_type") != PREIMAGE).unique(key, keep="last", maintain_order=True)
+    is_gone = pl.col("_change_type") == DELETE
+    return newest.filter(~is_gone), newest.filter(is_gone)

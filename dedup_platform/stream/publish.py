@@ -1,0 +1,128 @@
+"""Who is told what changes in a stream's tables, and which changes matter to them."""
+
+import re
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
+
+from dedup_platform.stream.values import Part, TableColumn, Text
+
+__all__ = ["CustomSink", "PostgresSink", "Publish", "Sink"]
+
+_TAKEN = (
+    "raw_events",
+    "duplicate_events",
+    "deduplicated_events",
+    "session_fragments",
+    "sessions",
+    "event_changes",
+    "session_changes",
+    "rejected_events",
+)
+_ADDRESS = "postgresql://user@host:5432/database"
+
+
+def _postgres(value: str) -> str:
+    try:
+        uri = urlsplit(value)
+        is_address = uri.scheme == "postgresql" and uri.hostname and uri.path.strip("/") and uri.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or uri.query or uri.fragment:
+        raise ValueError(f"is no address; write one like {_ADDRESS}")
+    if uri.password is not None:
+        raise ValueError(
+            f"must hold no password: write {_ADDRESS}, and put the password into DEDUP_PLATFORM_POSTGRES "
+            '({"password": "…"}) or a file that libpq finds (PGPASSFILE)'
+        )
+    return value
+
+
+def _qualified(value: str) -> str:
+    # Postgres cuts longer names without a word; ours have up to ten letters more.
+    if not re.fullmatch(r"([a-z_][a-z0-9_]{0,49}\.)?[a-z_][a-z0-9_]{0,49}", value):
+        raise ValueError("is no table; write schema.table in lower-case letters, digits and _, 50 of each at most")
+    return value
+
+
+def _factory(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", value):
+        raise ValueError("is no function; write package.module:function")
+    return value
+
+
+def _known_kind(value: Any) -> Any:
+    if value not in ("postgres", "custom"):
+        raise PydanticCustomError("literal_error", "must be 'postgres' or 'custom'")
+    return value
+
+
+def _sink_name(value: str) -> str:
+    if value in _TAKEN:
+        raise ValueError(f"is a table of every stream; choose a name other than {', '.join(_TAKEN)}")
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,49}", value):
+        raise ValueError("is no name; write at most 50 lower-case letters, digits and _, starting with a letter")
+    return value
+
+
+class PostgresSink(Part):
+    """A table of Postgres that is kept equal to one of the stream's. `table` is created where it is missing.
+
+    Other connection options, a password among them, are a setting (`postgres`).
+    """
+
+    kind: Annotated[Literal["postgres"], BeforeValidator(_known_kind)]
+    follows: Literal["sessions", "deduplicated_events"]
+    changes: Literal["all", "downstream"] = "all"
+    uri: Annotated[Text, AfterValidator(_postgres)]
+    table: Annotated[Text, AfterValidator(_qualified)]
+
+    @property
+    def place(self) -> object:
+        """What no other sink may write to."""
+        return self.uri, self.table
+
+
+class CustomSink(Part):
+    """A sink of one's own: `factory` names a function, `package.module:function`, that makes it.
+
+    It is called with what the sink is to hold (`dedup_platform.sinks.Target`) and with `options`.
+    """
+
+    kind: Literal["custom"]
+    follows: Literal["sessions", "deduplicated_events"]
+    changes: Literal["all", "downstream"] = "all"
+    factory: Annotated[Text, AfterValidator(_factory)]
+    options: dict[Text, Text] = Field(default_factory=dict)
+
+    @property
+    def place(self) -> object:
+        """What no other sink may write to."""
+        return self.factory, *sorted(self.options.items())
+
+
+def _tag(value: Any) -> str:
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return "CustomSink" if kind == "custom" else "PostgresSink"
+
+
+Sink = Annotated[
+    Annotated[PostgresSink, Tag("PostgresSink")] | Annotated[CustomSink, Tag("CustomSink")], Discriminator(_tag)
+]
+SinkName = Annotated[Text, AfterValidator(_sink_name)]
+
+
+class Publish(Part):
+    """What consumers of a stream's tables are told: of which columns' changes they take note, and who they are."""
+
+    downstream: tuple[TableColumn, ...] = (
+        "session_id",
+        "started_at",
+        "ended_at",
+        "entity_id",
+        "event_id",
+        "event_time",
+    )
+    sinks: dict[SinkName, Sink] = Field(default_factory=dict)

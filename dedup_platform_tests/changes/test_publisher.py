@@ -1,0 +1,285 @@
+"""Sinks that follow a feed: from the middle of its history, over crashes, refusals and losses, to equality."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from dedup_platform.changes import Published, publisher
+from dedup_platform.errors import SinkError, SinkTakenError
+from dedup_platform.lake.pins import pins
+from dedup_platform.sinks import Batch, Position
+from dedup_platform.stream import CustomSink, PostgresSink, Publish
+from dedup_platform.tables import SESSION_CHANGES, SESSIONS, column_names
+from dedup_platform.testing.servers import PostgresServer
+from dedup_platform_tests.changes.test_feeds import EVENTS, Followed
+from dedup_platform_tests.lives.replaced import replaced
+from dedup_platform_tests.servers import new_name
+from dedup_platform_tests.sinks.sqlite_table import SqliteTable, copies, position
+
+FACTORY = "dedup_platform_tests.sinks.sqlite_table:open_table"
+
+
+class Copied(Followed):
+    """A stream with one sink of its sessions."""
+
+    def __init__(self, folder: Path, **options: str) -> None:
+        super().__init__(folder)
+        self.file = str(folder / "copies.db")
+        self.say(**options)
+
+    def say(self, changes: str = "all", **options: str) -> None:
+        """Declare the sink."""
+        said = {"kind": "custom", "follows": SESSIONS, "factory": FACTORY, "changes": changes}
+        sink = CustomSink.model_validate(said | {"options": {"file": self.file} | options})
+        self.stream = self.stream.model_copy(update={"publish": Publish(sinks={"copy": sink})})
+
+    def copy(self, retry: bool = False) -> Published:
+        return self.platform.publish(EVENTS, "copy", retry)
+
+    def is_equal(self) -> bool:
+        return _texts(copies(self.file)) == _texts(self.sessions())
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Iterator[Copied]:
+    with replaced(has_spark=False):
+        yield Copied(tmp_path)
+
+
+def _texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return sorted(json.dumps(dict(row), default=str, sort_keys=True) for row in rows)
+
+
+def test_a_new_sink_begins_with_the_table_and_then_follows(published: Copied) -> None:
+    for number in range(3):
+        published.take_in(published.event(f"{number}", 60 * number), published.event(f"x{number}", 7, entity="x"))
+        published.publish()
+    done = published.copy()
+    assert dict(done.sent) == {"insert": 4}  # and not what came before
+    assert done.version == 3
+    assert published.is_equal()
+    published.take_in(published.event("late", 30))
+    done = published.copy()
+    assert dict(done.sent) == {"delete": 1, "update_preimage": 1, "update_postimage": 1}
+    assert published.is_equal()
+    assert dict(published.copy().sent) == {}
+
+
+def test_a_sink_waits_for_the_first_row_of_its_table(published: Copied) -> None:
+    published.take_in(published.event("a", 0, entity=None))
+    assert published.copy().version == 0
+    assert position(published.file) is None
+    published.take_in(published.event("b", 0))
+    assert dict(published.copy().sent) == {"insert": 1}
+    assert published.is_equal()
+
+
+def test_before_anything_was_taken_in_nothing_is_sent(published: Copied) -> None:
+    assert published.copy().version == 0
+
+
+def test_a_beginning_that_died_goes_on_with_the_same_rows_over_upkeep(published: Copied) -> None:
+    for number in range(12):
+        published.take_in(published.event(f"{number}", 60 * number))
+    write, batches = SqliteTable.write, list[Batch]()
+
+    def deadly(sink: SqliteTable, batch: Batch) -> None:
+        if len(batches) == 1:
+            raise KeyboardInterrupt
+        batches.append(batch)
+        write(sink, batch)
+
+    with patch.object(SqliteTable, "write", deadly), pytest.raises(KeyboardInterrupt):
+        published.copy()
+    [pinned] = pins(published.platform.lake.catalog, published.stream, SESSIONS).values()
+    assert position(published.file) == batches[0].after
+    assert batches[0].after.snapshot_id == pinned
+    published.take_in(published.event("late", 30))
+    published.publish()
+    published.clock.advance(published.stream.maintenance.snapshot_age * 10)
+    published.platform.maintain(EVENTS)
+    done = published.copy()
+    assert done.sent["insert"] == 12 - len(batches[0].changes)
+    assert published.is_equal()
+    assert pins(published.platform.lake.catalog, published.stream, SESSIONS) == {}
+
+
+def test_a_beginning_whose_snapshot_is_gone_begins_anew(published: Copied) -> None:
+    for number in range(12):
+        published.take_in(published.event(f"{number}", 60 * number))
+    write = SqliteTable.write
+
+    def deadly(sink: SqliteTable, batch: Batch) -> None:
+        write(sink, batch)
+        raise KeyboardInterrupt
+
+    with patch.object(SqliteTable, "write", deadly), pytest.raises(KeyboardInterrupt):
+        published.copy()
+    published.take_in(published.event("late", 30))
+    published.publish()
+    at = position(published.file)
+    assert at
+    with patch("dedup_platform.changes.reading.is_kept", lambda *args: args[-1] != at.snapshot_id):
+        done = published.copy()
+    assert done.sent["insert"] == len(published.sessions())
+    assert published.is_equal()
+
+
+@pytest.mark.parametrize("lost", ["the sink's position", "the sink", "the feed"])
+def test_what_is_lost_of_a_sink_is_begun_anew(published: Copied, lost: str) -> None:
+    published.take_in(*(published.event(f"{number}", 60 * number) for number in range(7)))
+    published.copy()
+    published.take_in(published.event("late", 30))
+    published.publish()
+    if lost == "the sink":
+        Path(published.file).unlink()
+    elif lost == "the feed":
+        published.platform.lake.catalog.iceberg.drop_table((EVENTS, SESSION_CHANGES))
+    else:
+        SqliteTable(None, {"file": published.file})._database.execute("UPDATE state SET position = NULL")  # type: ignore[arg-type]
+    done = published.copy()
+    assert done.sent["insert"] == len(published.sessions())
+    assert published.is_equal()
+
+
+def test_a_row_that_is_refused_is_put_aside_and_the_rest_goes_on(published: Copied) -> None:
+    published.take_in(*(published.event(f"{number}", 0, entity=f"e{number}") for number in range(4)))
+    published.copy()
+    published.say(poison="e7")
+    published.take_in(*(published.event(f"{number}", 0, entity=f"e{number}") for number in range(4, 12)))
+    published.take_in(published.event("again", 1, entity="e1"))
+    done = published.copy()
+    assert done.refused == 1
+    assert done.sent == {"insert": 7, "update_preimage": 1, "update_postimage": 1}
+    there = {row["entity_id"] for row in copies(published.file)}
+    assert there == {f"e{number}" for number in range(12) if number != 7}
+    assert published.copy(retry=True).refused == 1  # it is still poison
+    published.say()
+    assert published.copy().refused == 1
+    assert not published.is_equal()
+    assert published.copy(retry=True).refused == 0
+    assert published.is_equal()
+
+
+def test_what_was_refused_and_is_gone_since_heals(published: Copied) -> None:
+    published.take_in(published.event("a", 0), published.event("b", 45))
+    published.say(poison="e")
+    assert published.copy().refused == 2
+    published.say()
+    published.take_in(published.event("bridge", 20))
+    done = published.copy()
+    assert done.refused == 0, "the later change of each key takes the place of what was refused"
+    assert published.is_equal()
+
+
+def test_a_store_that_refuses_everything_is_not_asked_for_ever(published: Copied) -> None:
+    published.take_in(*(published.event(f"{number}", 60 * number) for number in range(9)))
+    published.say(poison="e")
+    with (
+        patch.object(publisher, "MOST_REFUSED", 3),
+        pytest.raises(SinkError, match=r"refuses every row \(e is poison\)"),
+    ):
+        published.copy()
+    published.say()
+    published.copy(retry=True)
+    assert published.is_equal()
+
+
+def test_what_matters_to_nobody_downstream_is_counted_and_not_sent(published: Copied) -> None:
+    published.say(changes="downstream")
+    published.take_in(published.event("a", 0, quantity=1), published.event("b", 20, quantity=1))
+    published.copy()
+    before = copies(published.file)
+    published.take_in(published.event("c", 10, quantity=5))  # inside: neither end nor id change
+    done = published.copy()
+    assert (dict(done.sent), done.suppressed) == ({}, 2)
+    assert copies(published.file) == before
+    published.take_in(published.event("d", 30))
+    assert published.copy().suppressed == 0
+    assert published.is_equal()
+
+
+def test_a_publisher_that_slept_is_refused(published: Copied) -> None:
+    published.take_in(*(published.event(f"{number}", 60 * number) for number in range(3)))
+    published.copy()
+    published.take_in(published.event("late", 30))
+    write = SqliteTable.write
+
+    def slept(sink: SqliteTable, batch: Batch) -> None:
+        with patch.object(SqliteTable, "write", write):
+            published.copy()
+        write(sink, batch)
+
+    with patch.object(SqliteTable, "write", slept), pytest.raises(SinkTakenError, match="another process publishes"):
+        published.copy()
+    assert published.is_equal()
+
+
+def test_a_store_that_fails_is_tried_again_as_the_stream_says(published: Copied) -> None:
+    published.take_in(published.event("a", 0))
+    write, fails = SqliteTable.write, iter([True, True, False])
+
+    def failing(sink: SqliteTable, batch: Batch) -> None:
+        if next(fails):
+            raise SinkError(EVENTS, "copy", "it is down")
+        write(sink, batch)
+
+    with patch.object(SqliteTable, "write", failing):
+        published.copy()
+    assert published.is_equal()
+    published.take_in(published.event("b", 1))
+    down = SinkError(EVENTS, "copy", "it is down")
+    with patch.object(SqliteTable, "write", side_effect=down), pytest.raises(SinkError, match="it is down"):
+        published.copy()
+
+
+def test_versions_larger_than_a_batch_come_in_parts_and_end_whole(published: Copied) -> None:
+    published.take_in(published.event("first", 0, entity="first"))
+    published.copy()
+    published.take_in(*(published.event(f"{number}", 0, entity=f"e{number}") for number in range(12)))
+    write, places = SqliteTable.write, list[Position]()
+
+    def noting(sink: SqliteTable, batch: Batch) -> None:
+        write(sink, batch)
+        places.append(batch.after)
+
+    with patch.object(SqliteTable, "write", noting):
+        published.copy()
+    assert [(each.version, each.ordinal is None) for each in places] == [(2, False), (2, False), (2, True)]
+    assert published.is_equal()
+
+
+def test_postgres_follows_a_stream(published: Copied, postgres_server: PostgresServer) -> None:
+    name = new_name()
+    postgres_server.create_database(name)
+    uri = f"postgresql://{postgres_server.user}@127.0.0.1:{postgres_server.port}/{name}"
+    sinks = {
+        table: PostgresSink(kind="postgres", follows=table, uri=uri, table=f"copied.{table}")
+        for table in ("sessions", "deduplicated_events")
+    }
+    published.stream = published.stream.model_copy(
+        update={"publish": Publish(sinks={f"pg_{name}": sink for name, sink in sinks.items()})}
+    )
+    published.settings = {"postgres": {"password": postgres_server.password}}
+    for number in range(6):
+        published.take_in(
+            published.event(f"{number}", 45 * number, quantity=number), published.event("n", number, entity=None)
+        )
+        for table in sinks:
+            published.platform.publish(EVENTS, f"pg_{table}")
+            names = column_names(published.stream, table)
+            connection = postgres_server.connect(name)
+            with connection, connection.cursor() as cursor:
+                cursor.execute(f"SELECT {', '.join(names)} FROM copied.{table}")
+                found = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            connection.close()
+            rows = published.platform.lake.catalog.load_table(EVENTS, table).scan().to_arrow().to_pylist()
+            assert sorted(map(repr, _plain(found))) == sorted(map(repr, _plain(rows)))
+
+
+def _plain(rows: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
+    return ({name: str(value) for name, value in row.items()} for row in rows)

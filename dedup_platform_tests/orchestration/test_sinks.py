@@ -1,0 +1,109 @@
+"""Sinks in Dagster: each follows by its own job and sensor, and one that is down holds nothing back."""
+
+from pathlib import Path
+from unittest.mock import patch
+
+import dagster as dg
+import pytest
+
+from dedup_platform.errors import SinkError
+from dedup_platform.orchestration import runs
+from dedup_platform_tests.orchestration.conftest import Deployment, click
+from dedup_platform_tests.sinks.sqlite_table import SqliteTable, copies, open_table
+
+DAY = "2024-03-01"
+FACTORY = "dedup_platform_tests.sinks.sqlite_table"
+SINK = "{{kind: custom, follows: {table}, factory: '{factory}:open_table', options: {{file: FOLDER/{name}.db}}}}"
+SINKS = {
+    name: SINK.format(table=table, factory=FACTORY, name=name)
+    for name, table in {"one": "sessions", "other": "deduplicated_events"}.items()
+}
+FOLLOWED = pytest.mark.parametrize(
+    "deploy",
+    [
+        "{settle: 0s, grace: 0s}\npublish: {sinks: {"
+        + ", ".join(f"{name}: {sink}" for name, sink in SINKS.items())
+        + "}}"
+    ],
+    indirect=True,
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    return {name: str(tmp_path / f"{name}.db") for name in SINKS}
+
+
+def run(deploy: Deployment, name: str) -> dg.ExecuteInProcessResult:
+    job = deploy.definitions.resolve_job_def(runs.sink_job_name(deploy.stream, name))
+    return job.execute_in_process(instance=deploy.instance, raise_on_error=False)
+
+
+def told(deploy: Deployment, name: str) -> dict[str, object]:
+    event = deploy.instance.get_latest_materialization_event(deploy.key(name))
+    assert event
+    assert event.asset_materialization
+    return {key: value.value for key, value in event.asset_materialization.metadata.items()}
+
+
+@FOLLOWED
+def test_a_sink_follows_by_its_sensor(deploy: Deployment, files: dict[str, str]) -> None:
+    assert deploy.tick("one_behind") == ([], "nothing is published yet")
+    deploy.deliver("first.json", click("a", f"{DAY}T10:00"), click("b", f"{DAY}T10:00"))
+    deploy.ingest()
+    [request], _ = deploy.tick("one_behind")
+    name = deploy.stream.name
+    assert request.run_key == f"{name}/{name}_to_one/after none"
+    assert run(deploy, "one").success
+    assert deploy.tick("one_behind") == ([], "one has version 1")
+    assert {name: told(deploy, "one")[name] for name in ("version", "insert", "refused", "suppressed")} == {
+        "version": 1,
+        "insert": 2,
+        "refused": 0,
+        "suppressed": 0,
+    }
+    assert len(copies(files["one"])) == 2
+    [_], _ = deploy.tick("other_behind")
+
+
+@FOLLOWED
+def test_a_sink_that_is_down_holds_back_neither_tables_nor_other_sinks(
+    deploy: Deployment, files: dict[str, str]
+) -> None:
+    deploy.deliver("first.json", click("a", f"{DAY}T10:00"))
+    opened = SqliteTable.open
+
+    def down(sink: SqliteTable) -> object:
+        if sink._target.sink == "one":
+            raise SinkError("clicks", "one", "it is down")
+        return opened(sink)
+
+    with patch.object(SqliteTable, "open", down), patch("tenacity.nap.time.sleep"):
+        assert deploy.ingest().success
+        assert not run(deploy, "one").success
+        assert run(deploy, "other").success
+    requests, reason = deploy.tick("one_behind")
+    assert requests == []
+    assert reason
+    assert reason.startswith("version 1 waits; 1 runs in a row failed, the next one starts after")
+    assert len(copies(files["other"])) == 1
+    deploy.later(120)
+    [_], _ = deploy.tick("one_behind")
+    assert run(deploy, "one").success
+    assert len(copies(files["one"])) == 1
+
+
+@FOLLOWED
+def test_refused_rows_are_shown_by_a_check(deploy: Deployment, files: dict[str, str]) -> None:
+    deploy.deliver("first.json", click("a", f"{DAY}T10:00"), click("b", f"{DAY}T10:00"))
+    deploy.ingest()
+
+    def poisoned(target: object, options: dict[str, str]) -> SqliteTable:
+        return open_table(target, {**options, "poison": "a"})  # type: ignore[arg-type]
+
+    with patch(f"{FACTORY}.open_table", poisoned):
+        done = run(deploy, "one")
+    [check] = [each for each in done.get_asset_check_evaluations() if each.check_name == "none_refused"]
+    assert not check.passed
+    assert check.metadata["refused"].value == 1
+    assert len(copies(files["one"])) == 1

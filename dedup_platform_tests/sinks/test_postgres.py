@@ -1,0 +1,181 @@
+"""Sinks in a real Postgres: what every sink must do, and what is Postgres's own."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+import psycopg2
+import pytest
+
+from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
+from dedup_platform.sinks import Batch, Position
+from dedup_platform.sinks.postgres import PostgresTable
+from dedup_platform.stream import PostgresSink
+from dedup_platform.testing.servers import PostgresServer
+from dedup_platform.testing.sinks import TARGET, check_sink, some_changes
+from dedup_platform_tests.servers import new_name
+
+
+class Store:
+    """A database of its own."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self.server = server
+        self.name = new_name()
+        server.create_database(self.name)
+
+    def sink(self, table: str = "public.copies", **options: str) -> PostgresTable:
+        uri = f"postgresql://{self.server.user}@127.0.0.1:{self.server.port}/{self.name}"
+        said = PostgresSink(kind="postgres", follows="sessions", uri=uri, table=table)
+        return PostgresTable(TARGET, said, {"password": self.server.password} | options)
+
+    def ask(self, question: str) -> list[tuple[Any, ...]]:
+        connection = self.server.connect(self.name)
+        try:
+            with connection, connection.cursor() as cursor:
+                cursor.execute(question)
+                return cursor.fetchall() if cursor.description else []
+        finally:
+            connection.close()
+
+    def counts(self) -> Mapping[str, int]:
+        return dict(self.ask("SELECT session_id, event_count FROM copies"))
+
+
+@pytest.fixture
+def store(postgres_server: PostgresServer) -> Store:
+    return Store(postgres_server)
+
+
+def test_it_does_what_every_sink_must_do(store: Store) -> None:
+    check_sink(store.sink, store.counts)
+
+
+def test_every_value_comes_as_it_is(store: Store) -> None:
+    texts = ["", "\\N", "\\.", "a\n\\.\nb", "tab\tand\\back\r\n", '"quoted", with commas', "ünï 🎈"]
+    rows = [("insert", 1, number, f"{number}", number) for number in range(len(texts))]
+    changes = some_changes(*rows, ("insert", 1, len(texts), "null", 0)).with_columns(
+        page=pl.Series([*texts, None]),
+        revenue=pl.Series([Decimal("9" * 36 + ".99")] * len(texts) + [None], dtype=pl.Decimal(38, 2)),
+    )
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, Position("feed", 1), changes))
+    sink.close()
+    found = store.ask("SELECT page, revenue, started_at::text FROM copies ORDER BY _commit_version, session_id")
+    assert [row[0] for row in found] == [*texts, None]
+    assert {row[1] for row in found} == {Decimal("9" * 36 + ".99"), None}
+    assert {row[2][:26] for row in found} == {"2024-02-29 23:59:59.999999"}
+
+
+def test_a_row_that_postgres_cannot_hold_is_refused_and_nothing_is_written(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    changes = some_changes(("insert", 1, 0, "a", 1), ("insert", 1, 1, "b\0", 1))
+    with pytest.raises(RefusedRowsError, match="invalid byte sequence"):
+        sink.write(Batch(None, Position("feed", 1), changes))
+    assert store.counts() == {}
+    sink.write(Batch(None, Position("feed", 1), changes[:1]))
+    assert store.counts() == {"a": 1}
+
+
+def test_columns_of_others_are_left_alone_and_missing_ones_are_added(store: Store) -> None:
+    store.ask("CREATE TABLE copies (note text DEFAULT 'mine', session_id text PRIMARY KEY)")
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, Position("feed", 1), some_changes(("insert", 1, 0, "a", 1))))
+    store.ask("UPDATE copies SET note = 'yours'")
+    update = some_changes(("update_preimage", 2, 0, "a", 1), ("update_postimage", 2, 1, "a", 2))
+    sink.write(Batch(Position("feed", 1), Position("feed", 2), update))
+    assert store.ask("SELECT note, event_count FROM copies") == [("yours", 2)]
+
+
+def test_a_table_of_its_own_schema_is_created_with_it(store: Store) -> None:
+    sink = store.sink("marts.copies")
+    sink.open()
+    assert store.ask("SELECT count(*) FROM marts.copies, marts.dedup_platform_sinks") == [(0,)]
+
+
+def test_retired_keys_are_kept_and_hold_off_older_rows(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, Position("feed", 5), some_changes(("insert", 5, 0, "a", 1), ("insert", 5, 1, "b", 1))))
+    gone = some_changes(("delete", 6, 0, "a", 1)).with_columns(merged_into=pl.lit("b"))
+    sink.write(Batch(Position("feed", 5), Position("feed", 6), gone))
+    assert store.ask("SELECT session_id, retired_into, _commit_version FROM copies_retired") == [("a", "b", 6)]
+    stale = some_changes(("insert", 5, 0, "a", 1), ("insert", 4, 0, "b", 7))
+    sink.write(Batch(Position("feed", 6), Position("feed", 7), stale))
+    assert store.counts() == {"b": 1}
+    sink.write(Batch(Position("feed", 7), Position("feed", 8), some_changes(("insert", 8, 0, "a", 2))))
+    assert store.counts() == {"a": 2, "b": 1}
+    assert store.ask("SELECT count(*) FROM copies_retired") == [(0,)]
+
+
+def test_one_changed_row_is_one_updated_row_for_the_server(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    rows = [("insert", 1, number, f"{number}", 1) for number in range(1000)]
+    sink.write(Batch(None, Position("feed", 1), some_changes(*rows)))
+    sink.close()
+    counted = "SELECT n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_user_tables WHERE relname = 'copies'"
+    [before] = store.ask(f"SELECT pg_stat_clear_snapshot(); {counted}")
+    sink = store.sink()
+    sink.open()
+    update = some_changes(("update_preimage", 2, 0, "7", 1), ("update_postimage", 2, 1, "7", 2))
+    sink.write(Batch(Position("feed", 1), Position("feed", 2), update))
+    sink.close()
+    [after] = store.ask(counted)
+    assert tuple(new - old for new, old in zip(after, before, strict=True)) == (0, 1, 0)
+
+
+def test_a_store_that_is_not_there_is_said_without_the_password(store: Store) -> None:
+    sink = store.sink(port="1")
+    with pytest.raises(SinkError, match=r"conformance: sink tried: .*refused") as raised:
+        sink.open()
+    assert store.server.password not in str(raised.value)
+    with pytest.raises(SinkError, match="password") as raised:
+        store.sink(password="very secret").open()
+    assert "very secret" not in str(raised.value)
+
+
+def test_a_table_that_is_another_streams_copy_is_refused(store: Store) -> None:
+    store.sink().open()
+    store.ask("UPDATE dedup_platform_sinks SET stream = 'other'")
+    with pytest.raises(SinkError, match=r"public\.copies is a copy of other\.sessions; name another table, or drop it"):
+        store.sink().open()
+
+
+def test_a_connection_that_the_server_ends_is_made_anew(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    store.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dedup_platform'")
+    batch = Batch(None, Position("feed", 1), some_changes(("insert", 1, 0, "a", 1)))
+    with pytest.raises(SinkError):
+        sink.write(batch)
+    assert sink.open().position is None
+    sink.write(batch)
+    assert store.counts() == {"a": 1}
+
+
+def test_who_sleeps_in_the_middle_of_a_write_is_waited_for_and_then_refused(store: Store) -> None:
+    sleeper, owner = store.sink(), store.sink(options="-c lock_timeout=300ms")
+    sleeper.open()
+    with sleeper._transaction() as cursor:
+        sleeper._move(cursor, Batch(None, Position("feed", 1), some_changes().clear()))
+        with pytest.raises(SinkError, match="lock timeout"):
+            owner.open()
+        cursor.connection.rollback()
+    assert owner.open().position is None
+    with pytest.raises(SinkTakenError):
+        sleeper.write(Batch(None, Position("feed", 1), some_changes(("insert", 1, 0, "a", 1))))
+
+
+def test_the_server_can_be_asked_for_all_sinks(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, Position("feed", 1, 0, 10), some_changes(("insert", 1, 0, "a", 1))))
+    found = store.ask("SELECT target, stream, sink, follows, version, ordinal FROM dedup_platform_sinks")
+    assert found == [("public.copies", "conformance", "tried", "sessions", 1, 0)]
+    with pytest.raises(psycopg2.errors.UndefinedTable):
+        store.ask("SELECT 1 FROM incoming")

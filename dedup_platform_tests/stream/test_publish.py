@@ -1,0 +1,79 @@
+"""What a stream file says of consumers: sinks, and which columns matter downstream."""
+
+from pathlib import Path
+
+import pytest
+
+from dedup_platform.errors import StreamFileError
+from dedup_platform.stream import CustomSink, PostgresSink, Stream, load_stream
+from dedup_platform.testing import make_stream
+
+URI = "postgresql://loader@127.0.0.1:5432/marts"
+POSTGRES = f'{{kind: postgres, follows: sessions, uri: "{URI}", table: public.sessions}}'
+
+
+def load(folder: Path, publish: str) -> Stream:
+    path = make_stream(folder).origin
+    path.write_text(f"{path.read_text()}publish:\n  {publish}\n")
+    return load_stream(path)
+
+
+def test_a_stream_without_sinks_has_the_default_columns(tmp_path: Path) -> None:
+    publish = make_stream(tmp_path).publish
+    assert publish.sinks == {}
+    assert set(publish.downstream) == {"session_id", "entity_id", "started_at", "ended_at", "event_id", "event_time"}
+
+
+def test_sinks_are_read(tmp_path: Path) -> None:
+    mine = "{kind: custom, follows: deduplicated_events, changes: downstream, factory: 'a.b:c', options: {x: y}}"
+    sinks = load(tmp_path, f"sinks: {{marts: {POSTGRES}, mine: {mine}}}").publish.sinks
+    assert sinks == {
+        "marts": PostgresSink(kind="postgres", follows="sessions", uri=URI, table="public.sessions"),
+        "mine": CustomSink(
+            kind="custom",
+            follows="deduplicated_events",
+            changes="downstream",
+            factory="a.b:c",
+            options={"x": "y"},
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "instead", "reason"),
+    [
+        ("postgres,", "redis,", "publish.sinks.marts.kind: must be 'postgres' or 'custom' (got 'redis')"),
+        ("follows: sessions", "follows: raw_events", "publish.sinks.marts.follows: must be 'sessions' or 'dedupl"),
+        ("marts:", "sessions:", "publish.sinks.sessions: is a table of every stream; choose a name other than"),
+        ("marts:", "Marts:", "publish.sinks.Marts: is no name; write at most 50 lower-case letters"),
+        ("public.sessions", "a.b.c", "publish.sinks.marts.table: is no table; write schema.table"),
+        ("public.sessions", f"a.{'b' * 51}", "publish.sinks.marts.table: is no table; write schema.table"),
+        (URI, "mysql://host/db", "publish.sinks.marts.uri: is no address; write one like postgresql://user@host:5432/"),
+        (URI, "postgresql://host", "publish.sinks.marts.uri: is no address"),
+        (URI, f"{URI}?password=x", "publish.sinks.marts.uri: is no address"),
+        (URI, "postgresql://host:port/db", "publish.sinks.marts.uri: is no address"),
+    ],
+)
+def test_what_cannot_be_a_sink_is_refused(tmp_path: Path, said: str, instead: str, reason: str) -> None:
+    told = f"sinks: {{marts: {POSTGRES}}}"
+    assert said in told
+    with pytest.raises(StreamFileError) as raised:
+        load(tmp_path, told.replace(said, instead))
+    assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize("password", ["secret", "se/cr@t"])
+def test_a_password_is_refused_and_not_repeated(tmp_path: Path, password: str) -> None:
+    with pytest.raises(StreamFileError, match=r"must hold no password|is no address") as raised:
+        load(tmp_path, f"sinks: {{marts: {POSTGRES}}}".replace("loader@", f"loader:{password}@"))
+    assert password not in str(raised.value)
+
+
+def test_two_sinks_to_one_place_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StreamFileError, match=r"publish\.sinks\.b: writes to the same place as a; each needs one"):
+        load(tmp_path, f"sinks: {{a: {POSTGRES}, b: {POSTGRES}}}")
+
+
+def test_columns_that_matter_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(StreamFileError, match=r"publish\.downstream\[1\]: 'colour' is no column of sessions or events"):
+        load(tmp_path, "downstream: [session_id, colour]")
