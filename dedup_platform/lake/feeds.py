@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 
 from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.manifest import DataFile
@@ -185,19 +186,31 @@ def is_behind(catalog: Catalog, stream: Stream, table: str) -> bool:
     return next(steps(loaded, feed_position(feed).up_to if feed else None), None) is not None
 
 
-def needed_by_feed(catalog: Catalog, stream: Stream, table: str) -> set[int]:
-    """The snapshots of a table, and with them all that are newer, that its feed still has to read.
+def pass_rewrites(catalog: Catalog, stream: Stream, table: str) -> None:
+    """Have the feed of a table go on behind commits that changed no row, so that what is before them may expire.
 
-    What it reads next is what a commit took away: that is in the snapshot before.
+    Raises ConflictError if another process publishes changes meanwhile.
+    """
+    feed = catalog.load(stream.name, tables.FEED_OF[table]) if table in tables.FEED_OF else None
+    position = feed_position(feed) if feed else None
+    if position is None or position.up_to is None:
+        return
+    loaded = catalog.load_table(stream.name, table)
+    newer, is_known = since(loaded, position.up_to)
+    passed = list(takewhile(lambda each: not _changes_rows(loaded, each), newer)) if is_known else []
+    if passed:
+        FeedTable(catalog, stream, table).append(position, [], passed[-1].snapshot_id, position.version)
+
+
+def needed_by_feed(catalog: Catalog, stream: Stream, table: str) -> set[int]:
+    """The snapshot that the feed of a table has come to: what later commits take away of it is read there.
+
+    All that are newer are needed, too.
     """
     feed = catalog.load(stream.name, tables.FEED_OF[table]) if table in tables.FEED_OF else None
     up_to = feed_position(feed).up_to if feed else None
-    if up_to is None:
-        return set()
-    loaded = catalog.load_table(stream.name, table)
-    newer, is_known = since(loaded, up_to)
-    if not is_known:
-        return {up_to}
-    unread = (each for each in newer if not rewrites_only(each) and next(iter(changes(loaded, each)), None))
-    first = next(unread, None)
-    return {first.parent_snapshot_id} if first and first.parent_snapshot_id else set()
+    return set() if up_to is None else {up_to}
+
+
+def _changes_rows(table: Table, snapshot: Snapshot) -> bool:
+    return not rewrites_only(snapshot) and next(iter(changes(table, snapshot)), None) is not None

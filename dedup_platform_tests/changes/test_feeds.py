@@ -346,3 +346,15 @@ def test_upkeep_of_a_feed_keeps_its_versions_and_where_it_is(followed: Followed)
     assert followed.feed() == before
     with patch.object(Table, "scan", side_effect=AssertionError("read for a position")):
         assert followed.publish()[SESSION_CHANGES].last_version == 0
+
+
+def test_upkeep_after_a_commit_that_changed_no_row_leaves_commits_apart(followed: Followed) -> None:
+    followed.take_in(followed.event("a", 0))
+    followed.publish()
+    followed.platform.change_buckets(EVENTS, 2)
+    followed.clock.advance(timedelta(days=30))
+    followed.platform.maintain(EVENTS)
+    for number in range(2):
+        followed.take_in(followed.event(f"{number}", 60 + 60 * number))
+    done = followed.publish()[SESSION_CHANGES]
+    assert (done.first_version, done.last_version) == (2, 3)
