@@ -77,7 +77,7 @@ class Publisher:
                 begun = reader.start(opened.position)
                 if begun is None:
                     return
-                opened.begin(begun, reader.rows(begun))
+                opened.begin(begun, reader.rows(begun), reader.nothing())
             # Also after a beginning that another process ended.
             unpin(self._lake.catalog, stream, said.follows, name)
             assert opened.position
@@ -105,8 +105,8 @@ class _Opened:
         self._refused_in_a_row = 0
         self._tell()
 
-    def begin(self, at: Position, rows: Iterator[pl.DataFrame]) -> None:
-        """Write the rest of the table."""
+    def begin(self, at: Position, rows: Iterator[pl.DataFrame], nothing: pl.DataFrame) -> None:
+        """Write the rest of the table; `nothing` stands for the rows of one that has none."""
         done = Position(at.feed, at.version)
         found = False
         for cut in batches(rows, BATCH_ROWS):
@@ -114,7 +114,7 @@ class _Opened:
             after = done if cut.is_whole else Position(at.feed, at.version, cut.changes[ORDINAL][-1], at.snapshot_id)
             self._write(cut.changes, after, at.snapshot_id)
         if not found:
-            self._send(Batch(self.position, done, pl.DataFrame(schema={"_change_type": pl.String})))
+            self._send(Batch(self.position, done, nothing))
 
     def follow(self, changes: Iterator[pl.DataFrame]) -> None:
         """Write changes that come after the position."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 from pyiceberg.expressions import In
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from dedup_platform import tables
 from dedup_platform.changes.batches import ORDINAL, VERSION
@@ -97,6 +98,12 @@ class FeedReader:
         gone = wanted.join(there, on=list(key), how="anti").with_columns(_change_type=pl.lit(DELETE))
         commit = {VERSION: pl.lit(at.version, pl.Int64), ORDINAL: pl.lit(0, pl.Int64)}
         return pl.concat([there, gone], how="diagonal").with_columns(**commit)
+
+    def nothing(self) -> pl.DataFrame:
+        """Changes with all columns, and none of them."""
+        feed = self.lake.catalog.load_table(self.stream.name, tables.FEED_OF[self.table])
+        schema = schema_to_pyarrow(feed.schema(), include_field_ids=False)
+        return frame_of(schema.empty_table())
 
     def rows(self, after: Position) -> Iterator[pl.DataFrame]:
         """The rows of the table as inserts of the version that a sink begins with, after those that it has."""

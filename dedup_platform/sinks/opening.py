@@ -4,9 +4,12 @@ from importlib import import_module
 
 from dedup_platform.errors import SinkError
 from dedup_platform.settings import Settings
+from dedup_platform.sinks.files import FilesOfChanges
+from dedup_platform.sinks.kafka import KafkaTopic
 from dedup_platform.sinks.postgres import PostgresTable
 from dedup_platform.sinks.sink import Sink, Target
-from dedup_platform.stream import CustomSink, Stream
+from dedup_platform.sources.s3.access import S3Access
+from dedup_platform.stream import CustomSink, FilesSink, KafkaSink, Stream
 from dedup_platform.tables import COORDINATES, DEDUPLICATED_EVENTS, SESSIONS, columns
 
 KEYS = {SESSIONS: ("session_id",), DEDUPLICATED_EVENTS: COORDINATES}
@@ -19,6 +22,10 @@ def open_sink(stream: Stream, name: str, settings: Settings) -> Sink:
     target = Target(stream.name, name, said.follows, columns(stream, said.follows), KEYS[said.follows])
     if isinstance(said, CustomSink):
         return _made(target, said)
+    if isinstance(said, FilesSink):
+        return FilesOfChanges(target, said, S3Access.of(settings))
+    if isinstance(said, KafkaSink):
+        return KafkaTopic(target, said, settings.kafka)
     return PostgresTable(target, said, settings.postgres)
 
 

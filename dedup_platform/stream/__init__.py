@@ -16,7 +16,7 @@ from dedup_platform.stream.fields import (
 )
 from dedup_platform.stream.file import load_stream, load_streams
 from dedup_platform.stream.model import Stream
-from dedup_platform.stream.publish import CustomSink, PostgresSink, Publish, Sink
+from dedup_platform.stream.publish import CustomSink, FilesSink, KafkaSink, PostgresSink, Publish, Sink
 from dedup_platform.stream.rules import (
     Aggregate,
     Deduplicate,
@@ -44,8 +44,10 @@ __all__ = [
     "Fields",
     "FileModified",
     "FileName",
+    "FilesSink",
     "FilesSource",
     "KafkaAppendTime",
+    "KafkaSink",
     "KafkaSource",
     "Lane",
     "Late",

@@ -1,15 +1,18 @@
 """Who is told what changes in a stream's tables, and which changes matter to them."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PrivateAttr, Tag
 from pydantic_core import PydanticCustomError
 
-from dedup_platform.stream.values import Part, TableColumn, Text
+from dedup_platform.stream.s3_path import SCHEME
+from dedup_platform.stream.source import Brokers, Topic
+from dedup_platform.stream.values import Part, TableColumn, Text, origin_of
 
-__all__ = ["CustomSink", "PostgresSink", "Publish", "Sink"]
+__all__ = ["CustomSink", "FilesSink", "KafkaSink", "PostgresSink", "Publish", "Sink"]
 
 _TAKEN = (
     "raw_events",
@@ -53,9 +56,18 @@ def _factory(value: str) -> str:
     return value
 
 
+def _folder_or_prefix(value: str) -> str:
+    if value.startswith(SCHEME):
+        if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\s]*)?", value):
+            raise ValueError("names no bucket; write s3://bucket/prefix")
+    elif "://" in value or not value:
+        raise ValueError("must be a folder, absolute or relative to the stream file's, or s3://bucket/prefix")
+    return value
+
+
 def _known_kind(value: Any) -> Any:
-    if value not in ("postgres", "custom"):
-        raise PydanticCustomError("literal_error", "must be 'postgres' or 'custom'")
+    if value not in ("postgres", "kafka", "files", "custom"):
+        raise PydanticCustomError("literal_error", "must be 'postgres', 'kafka', 'files' or 'custom'")
     return value
 
 
@@ -85,6 +97,61 @@ class PostgresSink(Part):
         return self.uri, self.table
 
 
+class KafkaSink(Part):
+    """A topic of Kafka with a message for each change of one of the stream's tables; keys are the rows' ids.
+
+    `envelope` is Debezium's, with the row before and after, or the plain row. Other connection options are a setting
+    (`kafka`).
+    """
+
+    kind: Literal["kafka"]
+    follows: Literal["sessions", "deduplicated_events"]
+    changes: Literal["all", "downstream"] = "all"
+    brokers: Brokers
+    topic: Topic
+    envelope: Literal["debezium", "row"] = "debezium"
+
+    @property
+    def place(self) -> object:
+        """What no other sink may write to."""
+        return self.brokers, self.topic
+
+
+class FilesSink(Part):
+    """Files of the changes of one of the stream's tables, in a folder or on S3 (`s3://bucket/prefix`).
+
+    A folder is absolute, or relative to the stream file's.
+    """
+
+    kind: Literal["files"]
+    follows: Literal["sessions", "deduplicated_events"]
+    changes: Literal["all", "downstream"] = "all"
+    path: Annotated[Text, AfterValidator(_folder_or_prefix)]
+    format: Literal["json", "csv", "parquet"] = "json"
+    _origin: Path = PrivateAttr(default_factory=Path.cwd)
+
+    def model_post_init(self, context: Any) -> None:
+        self._origin = origin_of(context).parent.resolve()
+
+    @property
+    def s3(self) -> tuple[str, str] | None:
+        """Bucket and prefix, with a slash at its end; None for a folder."""
+        if not self.path.startswith(SCHEME):
+            return None
+        bucket, _, prefix = self.path.removeprefix(SCHEME).partition("/")
+        return bucket, f"{prefix.rstrip('/')}/" if prefix else ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder, where it is one."""
+        return self._origin / self.path
+
+    @property
+    def place(self) -> object:
+        """What no other sink may write to."""
+        return self.s3 or self.folder
+
+
 class CustomSink(Part):
     """A sink of one's own: `factory` names a function, `package.module:function`, that makes it.
 
@@ -105,11 +172,16 @@ class CustomSink(Part):
 
 def _tag(value: Any) -> str:
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-    return "CustomSink" if kind == "custom" else "PostgresSink"
+    known = {"kafka": "KafkaSink", "files": "FilesSink", "custom": "CustomSink"}
+    return known.get(str(kind), "PostgresSink")
 
 
 Sink = Annotated[
-    Annotated[PostgresSink, Tag("PostgresSink")] | Annotated[CustomSink, Tag("CustomSink")], Discriminator(_tag)
+    Annotated[PostgresSink, Tag("PostgresSink")]
+    | Annotated[KafkaSink, Tag("KafkaSink")]
+    | Annotated[FilesSink, Tag("FilesSink")]
+    | Annotated[CustomSink, Tag("CustomSink")],
+    Discriminator(_tag),
 ]
 SinkName = Annotated[Text, AfterValidator(_sink_name)]
 

@@ -13,7 +13,7 @@ from dedup_platform.stream.format import Format
 from dedup_platform.stream.s3_path import SCHEME, S3Path
 from dedup_platform.stream.values import Count, Duration, FieldName, Part, PositiveDuration, Size, Text, origin_of
 
-__all__ = ["FilesSource", "KafkaSource", "Lane", "Source"]
+__all__ = ["Brokers", "FilesSource", "KafkaSource", "Lane", "Source", "Topic"]
 
 _RELIST = timedelta(hours=1)
 
@@ -127,6 +127,10 @@ def _topic(value: str) -> str:
     return value
 
 
+Brokers = Annotated[Text, AfterValidator(_brokers)]
+Topic = Annotated[Text, AfterValidator(_topic)]
+
+
 class KafkaSource(Format):
     """A topic, read in batches of explicit ranges of offsets. Other connection options are a setting (`kafka`).
 
@@ -136,8 +140,8 @@ class KafkaSource(Format):
     """
 
     kind: Literal["kafka"]
-    brokers: Annotated[Text, AfterValidator(_brokers)]
-    topic: Annotated[Text, AfterValidator(_topic)]
+    brokers: Brokers
+    topic: Topic
     start: Literal["earliest", "latest"] = "earliest"
     group: FieldName | None = None
     lane: Lane = Lane(index=0, of=1)

@@ -12,13 +12,16 @@ from dedup_platform.changes import Published, publisher
 from dedup_platform.errors import SinkError, SinkTakenError
 from dedup_platform.lake.pins import pins
 from dedup_platform.sinks import Batch, Position
-from dedup_platform.stream import CustomSink, PostgresSink, Publish
+from dedup_platform.sinks.kafka_log import Log
+from dedup_platform.sinks.sink import net
+from dedup_platform.stream import CustomSink, FilesSink, KafkaSink, PostgresSink, Publish
 from dedup_platform.tables import SESSION_CHANGES, SESSIONS, column_names
-from dedup_platform.testing.servers import PostgresServer
+from dedup_platform.testing.servers import KafkaServer, PostgresServer
 from dedup_platform_tests.changes.test_feeds import EVENTS, Followed
 from dedup_platform_tests.lives.replaced import replaced
 from dedup_platform_tests.servers import new_name
 from dedup_platform_tests.sinks.sqlite_table import SqliteTable, copies, position
+from dedup_platform_tests.sinks.test_files import READ
 
 FACTORY = "dedup_platform_tests.sinks.sqlite_table:open_table"
 
@@ -251,6 +254,51 @@ def test_versions_larger_than_a_batch_come_in_parts_and_end_whole(published: Cop
         published.copy()
     assert [(each.version, each.ordinal is None) for each in places] == [(2, False), (2, False), (2, True)]
     assert published.is_equal()
+
+
+@pytest.mark.parametrize("envelope", ["debezium", "row"])
+def test_kafka_follows_a_stream(published: Copied, kafka_server: KafkaServer, envelope: str) -> None:
+    topic = new_name("sessions-")
+    said = {"kind": "kafka", "follows": SESSIONS, "brokers": kafka_server.brokers, "topic": topic, "envelope": envelope}
+    published.stream = published.stream.model_copy(
+        update={"publish": Publish(sinks={"copy": KafkaSink.model_validate(said)})}
+    )
+    for number in range(4):
+        published.take_in(*(published.event(f"{number}/{minute}", 45 * number + minute) for minute in (0, 25)))
+        published.copy()
+        assert _folded(kafka_server, topic, envelope) == _counts(published.sessions())
+
+
+def _folded(server: KafkaServer, topic: str, envelope: str) -> dict[str, int]:
+    newest = {
+        str(message.key(), "utf-8"): json.loads(message.value() or b"null")  # type: ignore[arg-type]
+        for message in Log(topic, {"bootstrap.servers": server.brokers})._committed(topic)
+    }
+    rows = [value if envelope == "row" else value["after"] for value in newest.values() if value]
+    return _counts(rows)
+
+
+def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    return {row["session_id"]: row["event_count"] for row in rows}
+
+
+@pytest.mark.parametrize("format_", ["json", "csv", "parquet"])
+def test_files_follow_a_stream(published: Copied, tmp_path: Path, format_: str) -> None:
+    sink = FilesSink.model_validate(
+        {"kind": "files", "follows": SESSIONS, "path": str(tmp_path / "out"), "format": format_}
+    )
+    published.stream = published.stream.model_copy(update={"publish": Publish(sinks={"copy": sink})})
+    for number in range(4):
+        published.take_in(published.event(f"{number}", 45 * number), published.event(f"{number}b", 45 * number + 25))
+        published.copy()
+        found: dict[str, int] = {}
+        for manifest in sorted((tmp_path / "out" / "manifests").iterdir()):
+            for each in json.loads(manifest.read_text()).get("objects", ()):
+                rows = READ[format_]((tmp_path / "out" / each["name"]).read_bytes())
+                written, gone = net(rows, ["session_id"])
+                found |= dict(written[["session_id", "event_count"]].iter_rows())
+                found = {key: count for key, count in found.items() if key not in set(gone["session_id"])}
+        assert found == _counts(published.sessions())
 
 
 def test_postgres_follows_a_stream(published: Copied, postgres_server: PostgresServer) -> None:

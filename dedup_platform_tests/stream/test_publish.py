@@ -42,7 +42,7 @@ def test_sinks_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "instead", "reason"),
     [
-        ("postgres,", "redis,", "publish.sinks.marts.kind: must be 'postgres' or 'custom' (got 'redis')"),
+        ("postgres,", "redis,", "publish.sinks.marts.kind: must be 'postgres', 'kafka', 'files' or 'custom' (got 're"),
         ("follows: sessions", "follows: raw_events", "publish.sinks.marts.follows: must be 'sessions' or 'dedupl"),
         ("marts:", "sessions:", "publish.sinks.sessions: is a table of every stream; choose a name other than"),
         ("marts:", "Marts:", "publish.sinks.Marts: is no name; write at most 50 lower-case letters"),

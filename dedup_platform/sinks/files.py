@@ -1,0 +1,117 @@
+"""Files as a copy: objects of changes, and a log of manifests that says which of them count, and in which order.
+
+A manifest is created under the next number, which only one process can do. So the log is the transaction: what no
+manifest names does not count, and who opened the sink takes a number, after which nobody who slept can write his.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, astuple
+from typing import Any
+from uuid import uuid4
+
+import polars as pl
+from botocore.exceptions import BotoCoreError, ClientError
+
+from dedup_platform.errors import SinkError, SinkTakenError
+from dedup_platform.sinks.formats import ENDINGS, encoded
+from dedup_platform.sinks.sink import Batch, Position, Refusal, SinkState, Target
+from dedup_platform.sinks.storage import FolderStorage, S3Storage, Storage
+from dedup_platform.sources.s3.access import S3Access
+from dedup_platform.stream import FilesSink
+
+MANIFESTS = "manifests"
+_NEWEST = "newest"
+"""Names a manifest that is there; only a hint, for those that look for the newest one."""
+
+
+class FilesOfChanges:
+    """The sink of one folder or one prefix on S3."""
+
+    def __init__(self, target: Target, said: FilesSink, access: S3Access) -> None:
+        self._target, self._said = target, said
+        self._storage: Storage = S3Storage(access, *said.s3) if said.s3 else FolderStorage(said.folder)
+        self._number = -1
+        self._state: SinkState | None = None
+
+    def open(self) -> SinkState:
+        with self._failures_named():
+            self._number, state = self._newest()
+            # With a name of its own, so that an answer that was lost is not taken for somebody else's manifest.
+            while not self._create(state, {"opened_by": uuid4().hex}):
+                self._number, state = self._newest()
+            self._state = state
+            self._storage.put(_NEWEST, _name(self._number).encode())
+        return state
+
+    def write(self, batch: Batch) -> None:
+        if self._state is None or batch.before != self._state.position:
+            raise SinkTakenError(self._target.stream, self._target.sink)
+        with self._failures_named():
+            refused = {key: each for key, each in self._state.refused.items() if key not in batch.healed}
+            state = SinkState(batch.after, refused | {each.key: each for each in batch.refused})
+            told = {"begins": batch.begins, "completes": batch.completes, "objects": list(self._put(batch.changes))}
+            if not self._create(state, told):
+                self.close()
+                raise SinkTakenError(self._target.stream, self._target.sink)
+            self._state = state
+
+    def close(self) -> None:
+        self._state = None
+
+    def _put(self, changes: pl.DataFrame) -> Iterator[dict[str, Any]]:
+        """Write an object for each version. The same changes again have the same name, and others have another one."""
+        for rows in changes.partition_by("_commit_version", maintain_order=True) if len(changes) else ():
+            version, ordinal = rows[["_commit_version", "_change_ordinal"]].row(0)
+            content = encoded(rows, self._said.format)
+            digest = hashlib.sha256(content).hexdigest()
+            name = f"changes/{version:012}-{ordinal:012}-{digest[:12]}.{ENDINGS[self._said.format]}"
+            self._storage.put(name, content)
+            yield {"name": name, "version": version, "rows": len(rows), "sha256": digest}
+
+    def _create(self, state: SinkState, told: Mapping[str, Any]) -> bool:
+        """Add a manifest to the log; False if somebody else did first."""
+        position = astuple(state.position) if state.position else None
+        refused = [asdict(each) for each in state.refused.values()]
+        by = {"stream": self._target.stream, "sink": self._target.sink, "table": self._target.table}
+        content = json.dumps({**by, "position": position, "refused": refused, **told}, indent=1).encode()
+        if not self._storage.create(f"{MANIFESTS}/{_name(self._number + 1)}", content):
+            return False
+        self._number += 1
+        return True
+
+    def _newest(self) -> tuple[int, SinkState]:
+        """The number of the newest manifest, -1 if there is none, and what it says."""
+        hint = (self._storage.get(_NEWEST) or b"").decode()
+        names = [*self._storage.names(MANIFESTS, hint)] or [hint]
+        content = self._storage.get(f"{MANIFESTS}/{names[-1]}") if names[-1] else None
+        if content is None:
+            return -1, SinkState()
+        found = json.loads(content)
+        self._check_owner(found)
+        position = Position(*found["position"]) if found["position"] else None
+        refused = (Refusal(**each) for each in found["refused"])
+        return int(names[-1].partition(".")[0]), SinkState(position, {each.key: each for each in refused})
+
+    def _check_owner(self, manifest: Mapping[str, Any]) -> None:
+        if (manifest["stream"], manifest["table"]) != (self._target.stream, self._target.table):
+            raise SinkError(
+                self._target.stream,
+                self._target.sink,
+                f"{self._said.path} has changes of {manifest['stream']}.{manifest['table']}; name another path",
+                lasting=True,
+            )
+
+    @contextmanager
+    def _failures_named(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ClientError, BotoCoreError) as error:
+            self.close()
+            raise SinkError(self._target.stream, self._target.sink, str(error)) from error
+
+
+def _name(number: int) -> str:
+    return f"{number:012}.json"

@@ -1,0 +1,146 @@
+"""A topic of Kafka as a copy: rows and position in one transaction of a producer that fences all before it."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message as Delivered, Producer
+
+from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
+from dedup_platform.sinks.kafka_log import Log, LogState, Places
+from dedup_platform.sinks.messages import messages, tombstones
+from dedup_platform.sinks.sink import Batch, SinkState, Target
+from dedup_platform.stream import KafkaSink
+
+_LOG = logging.getLogger(__name__)
+_SECONDS = 60.0
+"""For brokers to answer, and for a transaction to end."""
+_TAKEN = {
+    KafkaError._FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+}
+_REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG}
+
+
+class KafkaTopic:
+    """The sink of one topic. Beside it stands `<topic>.positions`, compacted: how far it has come, what it refused."""
+
+    def __init__(self, target: Target, said: KafkaSink, options: Mapping[str, str]) -> None:
+        self._target, self._said = target, said
+        # Without a logger librdkafka writes to standard error, whatever logging says.
+        common: dict[str, Any] = {"bootstrap.servers": said.brokers, "client.id": "dedup_platform", "logger": _LOG}
+        self._options = common | {"error_cb": _ignore} | dict(options)
+        self._log = Log(said.topic, self._options)
+        self._producer: Producer | None = None
+        self._state = LogState()
+        self._failed: list[KafkaError] = []
+
+    def open(self) -> SinkState:
+        self.close()
+        with self._failures_named():
+            self._log.create()
+            self._producer = Producer(
+                self._options
+                | {
+                    "transactional.id": f"dedup_platform.{self._target.stream}.{self._target.sink}",
+                    "transaction.timeout.ms": int(_SECONDS * 1000),
+                    "compression.type": "zstd",
+                    "linger.ms": 20,
+                    "on_delivery": self._note,
+                }
+            )
+            # Ends what an earlier producer left open, one way or the other: only then is the position what it says.
+            self._producer.init_transactions(_SECONDS)
+            self._state = self._log.read()
+        return SinkState(self._state.position, dict(self._state.refused))
+
+    def write(self, batch: Batch) -> None:
+        if self._producer is None or batch.before != self._state.position:
+            raise SinkTakenError(self._target.stream, self._target.sink)
+        with self._failures_named():
+            began = self._log.ends() if batch.begins else self._state.began
+            after = self._state.after(batch, began)
+            self._producer.begin_transaction()
+            self._produce(self._producer, batch, began)
+            for key, value in self._state.records(after):
+                self._send(self._producer, self._log.positions, key, value)
+            self._producer.commit_transaction(_SECONDS)
+            self._state = after
+
+    def close(self) -> None:
+        producer, self._producer = self._producer, None
+        self._state, self._failed = LogState(), []
+        if producer:
+            with suppress(KafkaException):
+                producer.purge()
+
+    def _produce(self, producer: Producer, batch: Batch, began: Places) -> None:
+        is_beginning = batch.begins or batch.completes or batch.after.snapshot_id is not None
+        sent = set()
+        for message in messages(batch.changes, self._target, self._said.envelope, is_beginning):
+            self._send(producer, self._said.topic, message.key, message.value)
+            if batch.completes:
+                sent.add(message.key)
+        if batch.completes and any(began.values()):
+            for message in tombstones(sorted(self._log.older_than(began) - sent)):
+                self._send(producer, self._said.topic, message.key, message.value)
+
+    def _send(self, producer: Producer, topic: str, key: str, value: str | None) -> None:
+        while True:
+            try:
+                producer.produce(topic, key=key, value=value)
+                return
+            except BufferError:
+                producer.poll(0.1)  # what was delivered makes room
+
+    def _note(self, error: KafkaError | None, message: Delivered) -> None:  # noqa: ARG002
+        if error is not None:
+            self._failed.append(error)
+
+    @contextmanager
+    def _failures_named(self) -> Iterator[None]:
+        """After any failure but a refused row the producer is gone: nobody knows what became of its transaction.
+
+        A late end of it, which a broker was slow to read, could otherwise end the next one.
+        """
+        try:
+            yield
+        except KafkaException as error:
+            told = error.args[0] if error.args else error
+            codes = {each.code() for each in (*self._failed, told) if isinstance(each, KafkaError)}
+            refused = next((each for each in (*self._failed, told) if _code(each) in _REFUSED), None)
+            if refused is not None and self._is_aborted():
+                raise RefusedRowsError(_reason(refused)) from None
+            self.close()
+            if codes & _TAKEN:
+                raise SinkTakenError(self._target.stream, self._target.sink) from None
+            raise SinkError(self._target.stream, self._target.sink, _reason(told)) from None
+
+    def _is_aborted(self) -> bool:
+        self._failed = []
+        try:
+            assert self._producer
+            self._producer.abort_transaction(_SECONDS)
+        except KafkaException:
+            return False
+        return True
+
+
+def _code(error: object) -> int | None:
+    return error.code() if isinstance(error, KafkaError) else None
+
+
+def _reason(error: object) -> str:
+    if not isinstance(error, KafkaError):
+        return str(error)
+    if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
+        return f"the brokers do not answer ({error.str()})"
+    return error.str() or error.name()
+
+
+def _ignore(error: KafkaError) -> None:
+    """Clients reconnect by themselves; what lasts shows where somebody waits for an answer."""
+    _LOG.debug("%s", error)

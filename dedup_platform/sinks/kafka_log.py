@@ -1,0 +1,156 @@
+"""What a sink in Kafka knows of itself: read from the topic of its positions, and from its own topic."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, astuple, dataclass, field
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # passed on
+
+from dedup_platform.sinks.sink import Batch, Position, Refusal
+
+_SECONDS = 30.0
+_POSITION = "position"
+_REFUSED = "refused/"
+_COMPACTED = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.01"}
+
+Places = Mapping[int, int]
+"""Partition -> offset."""
+
+
+@dataclass(frozen=True)
+class LogState:
+    """What the topic of positions tells."""
+
+    position: Position | None = None
+    began: Places = field(default_factory=dict)
+    """Where the topic ended when the sink began: what was there before and did not come again is to go."""
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+
+    def after(self, batch: Batch, began: Places) -> "LogState":
+        """What it tells after a batch."""
+        kept = {key: each for key, each in self.refused.items() if key not in batch.healed}
+        refused = kept | {each.key: each for each in batch.refused}
+        return LogState(batch.after, {} if batch.completes else began, refused)
+
+    def records(self, after: "LogState") -> Iterator[tuple[str, str | None]]:
+        """Keys and values that lead from this to another one."""
+        yield _POSITION, json.dumps({"position": astuple(after.position), "began": after.began})  # type: ignore[arg-type]
+        for key in self.refused.keys() - after.refused.keys():
+            yield _REFUSED + key, None
+        for key, each in after.refused.items():
+            if self.refused.get(key) != each:
+                yield _REFUSED + key, json.dumps(asdict(each))
+
+
+class Log:
+    """A topic and the one beside it that holds its positions."""
+
+    def __init__(self, topic: str, options: Mapping[str, Any]) -> None:
+        self.topic = topic
+        self.positions = f"{topic}.positions"
+        self._options = dict(options)
+
+    def create(self) -> None:
+        """Create the topics where they are missing: the rows' with what brokers take for a new one."""
+        wanted = [
+            NewTopic(self.topic, num_partitions=-1, replication_factor=-1),
+            NewTopic(self.positions, num_partitions=1, replication_factor=-1, config=_COMPACTED),
+        ]
+        admin = AdminClient(self._options)  # whose end would end its requests
+        for answer in admin.create_topics(wanted, request_timeout=_SECONDS).values():
+            try:
+                answer.result(_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+            except TimeoutError:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+
+    def read(self) -> LogState:
+        """What the newest records of the positions' topic say."""
+        newest: dict[str, bytes | None] = {}
+        for message in self._committed(self.positions):
+            newest[_text(message.key())] = message.value()
+        found = {key: json.loads(value) for key, value in newest.items() if value is not None}
+        told = found.pop(_POSITION, None)
+        refused = (Refusal(**each) for key, each in found.items() if key.startswith(_REFUSED))
+        return LogState(
+            Position(*told["position"]) if told else None,
+            {int(partition): offset for partition, offset in told["began"].items()} if told else {},
+            {each.key: each for each in refused},
+        )
+
+    def ends(self) -> dict[int, int]:
+        """Where each partition of the rows' topic ends; 0 where it holds nothing."""
+        consumer = self._consumer()
+        try:
+            found = {}
+            for place in self._partitions(consumer, self.topic):
+                low, high = consumer.get_watermark_offsets(place, timeout=_SECONDS)
+                found[place.partition] = high if high > low else 0
+            return found
+        finally:
+            consumer.close()
+
+    def older_than(self, began: Places) -> set[str]:
+        """The keys that are in the topic, and whose newest message was there before these places."""
+        old: set[str] = set()
+        for message in self._committed(self.topic):
+            key = _text(message.key())
+            if message.value() is None or (message.offset() or 0) >= began.get(message.partition() or 0, 0):
+                old.discard(key)
+            else:
+                old.add(key)
+        return old
+
+    def _committed(self, topic: str) -> Iterator[Message]:
+        """All messages of a topic up to its end, without those of transactions that were taken back."""
+        consumer = self._consumer()
+        try:
+            places = self._partitions(consumer, topic)
+            consumer.assign(places)
+            left = {place.partition for place in places}
+            while left:
+                message = consumer.poll(_SECONDS)
+                if message is None:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+                error = message.error()
+                if error is None:
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition() or 0)
+                else:
+                    raise KafkaException(error)
+        finally:
+            consumer.close()
+
+    def _consumer(self) -> Consumer:
+        reading = {
+            "group.id": "dedup_platform.sinks",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            # At the end of a topic brokers would wait for more, half a second.
+            "fetch.wait.max.ms": 10,
+        }
+        return Consumer(self._options | reading)
+
+    def _partitions(self, consumer: Consumer, topic: str) -> list[TopicPartition]:
+        found = consumer.list_topics(topic, timeout=_SECONDS).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return [TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(found.partitions)]
+
+
+def _text(key: bytes | str | None) -> str:
+    """The key of a message; one that is not ours may be anything."""
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)

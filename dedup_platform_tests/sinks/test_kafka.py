@@ -1,0 +1,200 @@
+"""Sinks in a real Kafka: what every sink must do, and what is Kafka's own."""
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+from unittest.mock import patch
+
+import polars as pl
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
+from dedup_platform.sinks import Batch, Position
+from dedup_platform.sinks.kafka import KafkaTopic
+from dedup_platform.sinks.kafka_log import Log
+from dedup_platform.stream import KafkaSink
+from dedup_platform.testing.servers import KafkaServer
+from dedup_platform.testing.servers.kafka import MAX_MESSAGE_BYTES
+from dedup_platform.testing.sinks import TARGET, check_sink, some_changes
+from dedup_platform_tests.servers import new_name
+
+FIRST, SECOND = Position("feed", 1), Position("feed", 2)
+
+
+class Store:
+    """A topic of its own."""
+
+    def __init__(self, server: KafkaServer) -> None:
+        self.brokers = server.brokers
+        self.topic = new_name("copies-")
+
+    def sink(self, envelope: str = "debezium", **options: str) -> KafkaTopic:
+        said = {"kind": "kafka", "follows": "sessions", "brokers": self.brokers, "topic": self.topic}
+        return KafkaTopic(TARGET, KafkaSink.model_validate(said | {"envelope": envelope}), options)
+
+    def messages(self) -> list[tuple[str, Any]]:
+        """What a consumer gets that reads committed messages only."""
+        log = Log(self.topic, {"bootstrap.servers": self.brokers})
+        found = sorted(log._committed(self.topic), key=lambda each: (each.partition() or 0, each.offset() or 0))
+        return [((each.key() or b"").decode(), json.loads(each.value() or b"null")) for each in found]
+
+    def counts(self) -> Mapping[str, int]:
+        """The topic folded by key."""
+        newest = dict(self.messages())
+        rows = {key: value and value.get("after", value) for key, value in newest.items()}
+        return {key: row["event_count"] for key, row in rows.items() if row}
+
+
+@pytest.fixture
+def store(kafka_server: KafkaServer) -> Store:
+    return Store(kafka_server)
+
+
+@pytest.mark.parametrize("envelope", ["debezium", "row"])
+def test_it_does_what_every_sink_must_do(store: Store, envelope: str) -> None:
+    check_sink(lambda: store.sink(envelope), store.counts)
+
+
+def test_changes_come_in_debeziums_envelope(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1))))
+    changes = some_changes(
+        ("update_preimage", 2, 0, "a", 1),
+        ("update_postimage", 2, 1, "a", 2),
+        ("insert", 2, 2, "b", 1),
+        ("delete", 2, 3, "b", 1),
+    ).with_columns(reason=pl.lit("grown"), changed_columns=pl.lit(["event_count"]))
+    sink.write(Batch(FIRST, SECOND, changes))
+    told = store.messages()
+    by_key = {key: [value for each, value in told if each == key] for key in ("a", "b")}
+    assert [each["op"] for each in by_key["a"]] == ["r", "u"]
+    assert [(each["before"] or {}).get("event_count") for each in by_key["a"]] == [None, 1]
+    assert [each["after"]["event_count"] for each in by_key["a"]] == [1, 2]
+    assert [each and each["op"] for each in by_key["b"]] == ["c", "d", None]
+    update = by_key["a"][1]
+    assert update["transaction"] == {"id": "2", "total_order": 1}
+    assert update["source"] == {
+        "connector": "dedup_platform",
+        "name": "conformance",
+        "table": "sessions",
+        "snapshot": "false",
+        "ts_ms": 1709251199999,
+        "version": 2,
+        "ordinal": 1,
+        "snapshot_id": 20,
+        "reason": "grown",
+        "merged_into": None,
+        "split_from": None,
+        "changed_columns": ["event_count"],
+    }
+
+
+def test_every_value_comes_as_it_is(store: Store) -> None:
+    texts = ["", '"quoted" {} {0}', "tab\tand\\back\r\n\0", "ünï 🎈", None]
+    rows = [("insert", 1, number, f"{number}", number) for number in range(len(texts))]
+    changes = some_changes(*rows).with_columns(
+        page=pl.Series(texts), revenue=pl.Series([Decimal("9" * 36 + ".99")] * len(texts), dtype=pl.Decimal(38, 2))
+    )
+    sink = store.sink("row")
+    sink.open()
+    sink.write(Batch(None, FIRST, changes))
+    found = dict(store.messages())
+    assert [found[str(number)]["page"] for number in range(len(texts))] == texts
+    assert found["0"] == {
+        "session_id": "0",
+        "started_at": "2024-02-29T23:59:59.999999Z",
+        "event_count": 0,
+        "page": "",
+        "revenue": "9" * 36 + ".99",
+        "_commit_version": 1,
+    }
+
+
+@pytest.mark.parametrize("options", [{}, {"message.max.bytes": "30000000"}], ids=["by us", "by the broker"])
+def test_a_row_that_is_too_large_is_refused_and_the_transaction_taken_back(
+    store: Store, options: dict[str, str]
+) -> None:
+    sink = store.sink(**options)
+    sink.open()
+    changes = some_changes(("insert", 1, 0, "a", 1), ("insert", 1, 1, "b", 1))
+    large = changes.with_columns(page=pl.Series([None, _noise(MAX_MESSAGE_BYTES * 2)]))
+    with pytest.raises(RefusedRowsError, match=r"(?i)too large"):
+        sink.write(Batch(None, FIRST, large))
+    assert store.counts() == {}
+    sink.write(Batch(None, FIRST, changes[:1]))
+    assert store.counts() == {"a": 1}
+
+
+def _noise(length: int) -> str:
+    from random import Random
+
+    return "".join(Random(1).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=length))
+
+
+def test_the_late_end_of_a_kafka_transaction_hits_no_later_one(store: Store) -> None:
+    """The client gives up waiting for the end of a transaction; the broker ends it all the same, later."""
+    sink = store.sink()
+    sink.open()
+    commit = Producer.commit_transaction
+
+    def late(producer: Producer, *args: Any) -> None:
+        commit(producer, *args)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    batch = Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1)))
+    with patch("dedup_platform.sinks.kafka.Producer", _Deceived(late)):
+        deceived = store.sink()
+        deceived.open()
+        with pytest.raises(SinkError, match="the brokers do not answer"):
+            deceived.write(batch)
+    with pytest.raises(SinkTakenError):
+        deceived.write(batch)  # the producer is gone, whatever it was in the middle of
+    assert deceived.open().position == FIRST, "what was committed is seen only after init_transactions"
+    deceived.write(Batch(FIRST, SECOND, some_changes(("insert", 2, 0, "b", 1))))
+    assert store.counts() == {"a": 1, "b": 1}
+
+
+class _Deceived:
+    """Makes producers whose commits end as a function says."""
+
+    def __init__(self, commit: Any) -> None:
+        self._commit = commit
+
+    def __call__(self, options: Mapping[str, Any]) -> Any:
+        made, commit = Producer(dict(options)), self._commit
+
+        class Deceiving:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(made, name)
+
+            def commit_transaction(self, *args: Any) -> None:
+                commit(made, *args)
+
+        return Deceiving()
+
+
+def test_a_transaction_that_was_left_open_is_taken_back_by_the_next_owner(store: Store) -> None:
+    sleeper = store.sink()
+    sleeper.open()
+    assert sleeper._producer
+    sleeper._producer.begin_transaction()
+    sleeper._producer.produce(store.topic, key="left", value='{"event_count": 1}')
+    sleeper._producer.flush(10)
+    owner = store.sink()
+    assert owner.open().position is None
+    owner.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1))))
+    assert store.counts() == {"a": 1}
+    with pytest.raises(SinkError):
+        sleeper.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "b", 1))))
+    assert store.counts() == {"a": 1}
+
+
+def test_brokers_that_are_not_there_are_said_without_the_password(store: Store) -> None:
+    store.brokers = "127.0.0.1:1"
+    sink = store.sink(**{"sasl.password": "very secret", "sasl.username": "me"})
+    with patch("dedup_platform.sinks.kafka_log._SECONDS", 1.0), pytest.raises(SinkError) as raised:
+        sink.open()
+    assert "very secret" not in str(raised.value)
