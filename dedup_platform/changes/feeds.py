@@ -54,12 +54,13 @@ class Feeds:
 
         Raises ConflictError if another process published changes meanwhile: all that came before is published.
         """
-        loaded = self.lake.catalog.load(stream.name, table)
         told = FeedCommit(table, tables.FEED_OF[table])
-        if loaded is None:
+        if self.lake.catalog.load(stream.name, table) is None:
             return told
         feed = FeedTable(self.lake.catalog, stream, table)
         position = feed.prepare()
+        # After the position: a table as it was before would not know the snapshot that another process has come to.
+        loaded = self.lake.catalog.load_table(stream.name, table)
         pending = _Pending(feed.files(), position)
         differences = Differences(stream, table, self.lake.table_files(stream, table), feed)
         for step in steps(loaded, position.up_to):

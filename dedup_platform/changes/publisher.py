@@ -2,15 +2,16 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 import polars as pl
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from dedup_platform import tables
 from dedup_platform.changes.batches import ORDINAL, VERSION, batches, halves
-from dedup_platform.changes.reading import FeedReader
+from dedup_platform.changes.reading import FRESH, FeedReader
 from dedup_platform.errors import ConflictError, RefusedRowsError, SinkError, SinkTakenError
 from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.pins import unpin
@@ -103,18 +104,23 @@ class _Opened:
         self.position = state.position
         self.refused = set(state.refused)
         self._refused_in_a_row = 0
+        self._most_refused: float = MOST_REFUSED
+        # While it begins, and before the first batch of that.
+        self._is_beginning = self._begins = False
         self._tell()
 
     def begin(self, at: Position, rows: Iterator[pl.DataFrame], nothing: pl.DataFrame) -> None:
         """Write the rest of the table; `nothing` stands for the rows of one that has none."""
         done = Position(at.feed, at.version)
+        self._is_beginning, self._begins = True, at.ordinal == FRESH
         found = False
         for cut in batches(rows, BATCH_ROWS):
             found = True
             after = done if cut.is_whole else Position(at.feed, at.version, cut.changes[ORDINAL][-1], at.snapshot_id)
             self._write(cut.changes, after, at.snapshot_id)
         if not found:
-            self._send(Batch(self.position, done, nothing))
+            self._send(done, nothing)
+        self._is_beginning = False
 
     def follow(self, changes: Iterator[pl.DataFrame]) -> None:
         """Write changes that come after the position."""
@@ -128,15 +134,16 @@ class _Opened:
             self._told.suppressed += len(cut.changes) - len(matters)
 
     def retry(self, rows: pl.DataFrame) -> None:
-        """Write rows that were refused, as they are now."""
+        """Write rows that were refused, as they are now. However many are refused again, the others have their turn."""
         assert self.position
+        self._most_refused = inf
         for row in rows.iter_slices(1):
             self._write(row, self.position)
 
     def _write(self, changes: pl.DataFrame, after: Position, begun: int | None = None) -> None:
         """Write changes in one transaction, or in several where rows are refused; `begun` with a snapshot's rows."""
         try:
-            self._send(Batch(self.position, after, changes, healed=self._healed(changes)))
+            self._send(after, changes, healed=self._healed(changes))
         except RefusedRowsError as error:
             if parts := halves(changes):
                 version, ordinal = parts[0][[VERSION, ORDINAL]].row(-1)
@@ -149,7 +156,7 @@ class _Opened:
 
     def _put_aside(self, changes: pl.DataFrame, after: Position, reason: str) -> None:
         self._refused_in_a_row += 1
-        if self._refused_in_a_row > MOST_REFUSED:
+        if self._refused_in_a_row > self._most_refused:
             raise SinkError(
                 self._stream.name,
                 self._name,
@@ -160,12 +167,23 @@ class _Opened:
         [key] = set(self._keys(changes))
         version, ordinal = changes[[VERSION, ORDINAL]].row(-1)
         refusal = Refusal(key, version, ordinal, reason)
-        self._send(Batch(self.position, after, changes.clear(), refused=[refusal]))
+        self._send(after, changes.clear(), refused=[refusal])
         self.refused.add(key)
         self._tell()
 
-    def _send(self, batch: Batch) -> None:
-        self._sink.write(batch)
+    def _send(
+        self, after: Position, changes: pl.DataFrame, refused: Sequence[Refusal] = (), healed: Sequence[str] = ()
+    ) -> None:
+        completes = self._is_beginning and after.snapshot_id is None
+        batch = Batch(self.position, after, changes, self._begins, completes, refused, healed)
+        try:
+            self._sink.write(batch)
+        except RefusedRowsError as error:
+            if len(changes):
+                raise
+            # No row of ours is to blame: what others made of the store.
+            raise SinkError(self._stream.name, self._name, str(error), lasting=True) from error
+        self._begins = False
         self.position = batch.after
         self.refused.difference_update(batch.healed)
         self._told.sent.update(dict(batch.changes["_change_type"].value_counts().iter_rows()))

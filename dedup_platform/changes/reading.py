@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
-from pyiceberg.expressions import In
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
 from dedup_platform.changes.batches import ORDINAL, VERSION
@@ -23,6 +23,8 @@ from dedup_platform.sinks import Position
 from dedup_platform.stream import Stream
 
 _ALL = 2**63 - 1
+FRESH = -1
+"""The ordinal of a beginning of which nothing is written yet."""
 
 
 def newest_position(catalog: Catalog, stream: Stream, table: str) -> Position | None:
@@ -80,7 +82,7 @@ class FeedReader:
                 raise ConflictError(f"{stream.name}.{self.table}: another process committed meanwhile. Run again.")
             snapshot_id = head(loaded).snapshot_id
         pin(catalog, stream, self.table, snapshot_id, self.sink)
-        return Position(newest.feed, feed.version, -1, snapshot_id)
+        return Position(newest.feed, feed.version, FRESH, snapshot_id)
 
     def now(self, keys: Collection[str], key: Sequence[str], at: Position) -> pl.DataFrame:
         """What became of some keys by a position, as changes of its version: inserts, and deletes of what is gone.
@@ -89,15 +91,19 @@ class FeedReader:
         """
         feed = feed_position(self.lake.catalog.load_table(self.stream.name, tables.FEED_OF[self.table]))
         loaded = self.lake.catalog.load_table(self.stream.name, self.table)
+        snapshot = loaded.snapshot_by_id(feed.up_to or 0) or head(loaded)
+        files = TableFiles.of(loaded, self.lake.catalog.file_properties(loaded))
+        names = tables.column_names(self.stream, self.table)
         wanted = pl.DataFrame([json.loads(each) for each in keys], schema=list(key), orient="row")
-        snapshot = feed.up_to if feed.up_to and loaded.snapshot_by_id(feed.up_to) else head(loaded).snapshot_id
-        near = In(term=key[0], literals=set(wanted[key[0]]))
-        found = frame_of(loaded.scan(near, snapshot_id=snapshot).to_arrow())
-        wanted = wanted.cast({name: found.schema[name] for name in key})
-        there = insertion(found.join(wanted, on=list(key), how="semi"), self.stream, self.table)
-        gone = wanted.join(there, on=list(key), how="anti").with_columns(_change_type=pl.lit(DELETE))
-        commit = {VERSION: pl.lit(at.version, pl.Int64), ORDINAL: pl.lit(0, pl.Int64)}
-        return pl.concat([there, gone], how="diagonal").with_columns(**commit)
+        there = [self.nothing()]
+        for file in live_files(loaded, snapshot):
+            for batch in map(frame_of, files.batches(file, names)):
+                wanted = wanted.cast({name: batch.schema[name] for name in key})
+                there.append(insertion(batch.join(wanted, on=list(key), how="semi"), self.stream, self.table))
+        found = pl.concat(there, how="diagonal_relaxed")
+        gone = wanted.join(found, on=list(key), how="anti").with_columns(_change_type=pl.lit(DELETE))
+        commit = _commit(at.version, snapshot)
+        return pl.concat([found, gone], how="diagonal").with_columns(pl.lit(0, pl.Int64).alias(ORDINAL), **commit)
 
     def nothing(self) -> pl.DataFrame:
         """Changes with all columns, and none of them."""
@@ -112,11 +118,7 @@ class FeedReader:
         assert snapshot is not None, "it is kept"
         files = TableFiles.of(loaded, self.lake.catalog.file_properties(loaded))
         names = tables.column_names(self.stream, self.table)
-        commit = {
-            "_commit_version": pl.lit(after.version, pl.Int64),
-            "_commit_timestamp": pl.lit(committed_at(snapshot), pl.Datetime("us", "UTC")),
-            "_commit_snapshot_id": pl.lit(snapshot.snapshot_id, pl.Int64),
-        }
+        commit = _commit(after.version, snapshot)
         first, wanted = 0, (after.ordinal if after.ordinal is not None else -1) + 1
         for file in sorted(live_files(loaded, snapshot), key=lambda each: each.file_path):
             if first + file.record_count <= wanted:
@@ -127,3 +129,12 @@ class FeedReader:
                 changes = insertion(frame_of(batch), self.stream, self.table).with_columns(numbers, **commit)
                 yield changes.filter(pl.col(ORDINAL) >= wanted)
                 first += batch.num_rows
+
+
+def _commit(version: int, snapshot: Snapshot) -> dict[str, pl.Expr]:
+    """Of which commit some changes are said to be."""
+    return {
+        VERSION: pl.lit(version, pl.Int64),
+        "_commit_timestamp": pl.lit(committed_at(snapshot), pl.Datetime("us", "UTC")),
+        "_commit_snapshot_id": pl.lit(snapshot.snapshot_id, pl.Int64),
+    }

@@ -33,6 +33,8 @@ from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.stream import Stream
 
 MAIN = "main"
+FILE_BYTES = 64 * 2**20
+"""Files that upkeep makes of several are about so large: who reads a feed reads them whole."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ class FeedTable:
         ):
             for file in files:
                 write.append_data_file(file)
-        return head(self._load()).snapshot_id
+        # Not what is newest now: that may be another process's.
+        return write.snapshot_id
 
     def _create(self) -> None:
         schema = tables.iceberg_schema(tables.columns(self.stream, self.name))
@@ -114,7 +117,7 @@ class FeedTable:
                 (self.stream.name, self.name),
                 schema,
                 partition_spec=PartitionSpec(by_day),
-                properties=tables.PROPERTIES | measured,
+                properties=tables.PROPERTIES | measured | {"write.target-file-size-bytes": str(FILE_BYTES)},
             )
         self._add_first_snapshot()
 

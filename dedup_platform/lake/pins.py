@@ -4,7 +4,7 @@ from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.publishing import retry_commit
 from dedup_platform.stream import Stream
 
-__all__ = ["is_kept", "pin", "pins", "unpin"]
+__all__ = ["is_kept", "pin", "pins", "unpin", "unpin_dropped"]
 
 _PREFIX = "sink_"
 
@@ -27,6 +27,12 @@ def unpin(catalog: Catalog, stream: Stream, table: str, sink: str) -> None:
     """Keep no snapshot for a sink any more."""
     if sink in pins(catalog, stream, table):
         catalog.load_table(stream.name, table).manage_snapshots().remove_tag(_PREFIX + sink).commit()
+
+
+def unpin_dropped(catalog: Catalog, stream: Stream, table: str) -> None:
+    """Keep no snapshot for sinks that the stream file does not name any more."""
+    for sink in pins(catalog, stream, table).keys() - stream.publish.sinks.keys():
+        unpin(catalog, stream, table, sink)
 
 
 def pins(catalog: Catalog, stream: Stream, table: str) -> dict[str, int]:

@@ -55,4 +55,6 @@ def _compact(lake: Lakehouse, stream: Stream, feed: str, now: datetime) -> int:
     over = (day for day, files in days.items() if files >= procedures.SMALL_FILES and EPOCH + (day + 1) * DAY <= now)
     firsts = [stream.partitions.ordinal(EPOCH + day * DAY) for day in sorted(over)]
     partitions = [first + each for first in firsts for each in range(DAY // stream.partitions.length)]
-    return procedures.compact_files(lake, stream, feed, partitions) if partitions else 0
+    # Whoever reads a feed holds what overlaps in memory, to have it in order.
+    order = ("_commit_version", "_change_ordinal")
+    return procedures.compact_files(lake, stream, feed, partitions, sorted_by=order) if partitions else 0

@@ -26,9 +26,16 @@ _BEHIND = ("Expected sorted snapshot log entries", "Expected sorted previous met
 
 
 def compact_files(
-    lake: Lakehouse, stream: Stream, table: str, partitions: Sequence[int], rejected: bool = False
+    lake: Lakehouse,
+    stream: Stream,
+    table: str,
+    partitions: Sequence[int],
+    rejected: bool = False,
+    sorted_by: Sequence[str] = (),
 ) -> int:
     """Put the small files of each cell of these partitions (and of rejected records) together; returns how many.
+
+    Their rows are as they come, or sorted by some columns over all files that are put together.
 
     Raises ConflictError if another writer replaced one of them meanwhile.
     """
@@ -36,9 +43,9 @@ def compact_files(
     options = {"min-input-files": str(SMALL_FILES), "use-starting-sequence-number": "true"}
     listed = ", ".join(f"'{name}', '{value}'" for name, value in options.items())
     where = f'"{_where(stream, table, partitions, rejected)}"'
-    [done] = _call(
-        lake, stream, table, "rewrite_data_files", strategy="'binpack'", options=f"map({listed})", where=where
-    )
+    order = ", ".join(f"{column} ASC NULLS LAST" for column in sorted_by)
+    how = {"strategy": "'sort'", "sort_order": f"'{order}'"} if sorted_by else {"strategy": "'binpack'"}
+    [done] = _call(lake, stream, table, "rewrite_data_files", options=f"map({listed})", where=where, **how)
     return int(done.rewritten_data_files_count)
 
 

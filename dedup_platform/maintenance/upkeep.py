@@ -16,6 +16,7 @@ from dedup_platform.errors import ClockBehindError
 from dedup_platform.lake import STAGING, Lakehouse
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.feeds import needed_by_feed, pass_rewrites
+from dedup_platform.lake.pins import unpin_dropped
 from dedup_platform.lake.snapshots import (
     POSITIONS,
     ancestry,
@@ -138,6 +139,7 @@ class Maintenance:
     def _expire(self, stream: Stream, table: str, now: datetime) -> int:
         """Expire what nobody needs any more; returns how many snapshots."""
         retry_on_conflict(pass_rewrites)(self.lake.catalog, stream, table)
+        unpin_dropped(self.lake.catalog, stream, table)
         heads = self.ledger.sync(stream.name)
         loaded = self.lake.catalog.load_table(stream.name, table)
         history = self._history(stream, table, heads, now)

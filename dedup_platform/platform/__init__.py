@@ -93,6 +93,8 @@ class Platform(Context):
         definition = self.complete(stream)
         if not self.ledger.sync(stream):
             return []
+        # A feed has the columns that the stream file names, so its table must.
+        retry_on_conflict(self.lake.evolve)(definition)
         return [self.work(self._feeds.follow, definition, table) for table in only]
 
     def publish(self, stream: str, sink: str, retry: bool = False) -> Published:

@@ -6,6 +6,7 @@ manifest names does not count, and who opened the sink takes a number, after whi
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, astuple
@@ -84,8 +85,11 @@ class FilesOfChanges:
 
     def _newest(self) -> tuple[int, SinkState]:
         """The number of the newest manifest, -1 if there is none, and what it says."""
-        hint = (self._storage.get(_NEWEST) or b"").decode()
-        names = [*self._storage.names(MANIFESTS, hint)] or [hint]
+        hint = (self._storage.get(_NEWEST) or b"").decode("ascii", "replace")
+        # What the hint names may be gone, or never have been.
+        is_there = _is_manifest(hint) and self._storage.get(f"{MANIFESTS}/{hint}") is not None
+        after = hint if is_there else ""
+        names = [after, *filter(_is_manifest, self._storage.names(MANIFESTS, after))]
         content = self._storage.get(f"{MANIFESTS}/{names[-1]}") if names[-1] else None
         if content is None:
             return -1, SinkState()
@@ -111,6 +115,11 @@ class FilesOfChanges:
         except (OSError, ClientError, BotoCoreError) as error:
             self.close()
             raise SinkError(self._target.stream, self._target.sink, str(error)) from error
+
+
+def _is_manifest(name: str) -> bool:
+    """Whether it is one of ours: others may put theirs beside them."""
+    return re.fullmatch(r"[0-9]{12}\.json", name) is not None
 
 
 def _name(number: int) -> str:

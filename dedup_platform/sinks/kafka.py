@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message as Delivered, Producer
 
 from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
-from dedup_platform.sinks.kafka_log import Log, LogState, Places
+from dedup_platform.sinks.kafka_log import Log, LogState
 from dedup_platform.sinks.messages import messages, tombstones
 from dedup_platform.sinks.sink import Batch, SinkState, Target
 from dedup_platform.stream import KafkaSink
@@ -45,7 +46,8 @@ class KafkaTopic:
             self._producer = Producer(
                 self._options
                 | {
-                    "transactional.id": f"dedup_platform.{self._target.stream}.{self._target.sink}",
+                    # Of the topic: whoever writes to it, under whatever name, ends all who did before.
+                    "transactional.id": f"dedup_platform.{self._said.topic}",
                     "transaction.timeout.ms": int(_SECONDS * 1000),
                     "compression.type": "zstd",
                     "linger.ms": 20,
@@ -54,17 +56,20 @@ class KafkaTopic:
             )
             # Ends what an earlier producer left open, one way or the other: only then is the position what it says.
             self._producer.init_transactions(_SECONDS)
-            self._state = self._log.read()
+            self._state = self._check_owner(self._log.read())
         return SinkState(self._state.position, dict(self._state.refused))
 
     def write(self, batch: Batch) -> None:
         if self._producer is None or batch.before != self._state.position:
             raise SinkTakenError(self._target.stream, self._target.sink)
         with self._failures_named():
+            self._failed.clear()
             began = self._log.ends() if batch.begins else self._state.began
             after = self._state.after(batch, began)
+            # Before the transaction, which must end in time: a large topic takes long to read.
+            left = self._log.older_than(began) if batch.completes and any(began.values()) else set()
             self._producer.begin_transaction()
-            self._produce(self._producer, batch, began)
+            self._produce(self._producer, batch, left)
             for key, value in self._state.records(after):
                 self._send(self._producer, self._log.positions, key, value)
             self._producer.commit_transaction(_SECONDS)
@@ -77,16 +82,22 @@ class KafkaTopic:
             with suppress(KafkaException):
                 producer.purge()
 
-    def _produce(self, producer: Producer, batch: Batch, began: Places) -> None:
+    def _produce(self, producer: Producer, batch: Batch, left: set[str]) -> None:
+        """Send a batch, and tombstones of the keys that are left from before and did not come again."""
         is_beginning = batch.begins or batch.completes or batch.after.snapshot_id is not None
-        sent = set()
         for message in messages(batch.changes, self._target, self._said.envelope, is_beginning):
             self._send(producer, self._said.topic, message.key, message.value)
-            if batch.completes:
-                sent.add(message.key)
-        if batch.completes and any(began.values()):
-            for message in tombstones(sorted(self._log.older_than(began) - sent)):
-                self._send(producer, self._said.topic, message.key, message.value)
+            left.discard(message.key)
+        for message in tombstones(sorted(left)):
+            self._send(producer, self._said.topic, message.key, message.value)
+
+    def _check_owner(self, found: LogState) -> LogState:
+        target = self._target
+        of = f"{target.stream}.{target.table}"
+        if found.of not in ("", of):
+            reason = f"topic {self._said.topic} has the changes of {found.of}; name another topic"
+            raise SinkError(target.stream, target.sink, reason, lasting=True)
+        return replace(found, of=of)
 
     def _send(self, producer: Producer, topic: str, key: str, value: str | None) -> None:
         while True:
@@ -120,12 +131,13 @@ class KafkaTopic:
             raise SinkError(self._target.stream, self._target.sink, _reason(told)) from None
 
     def _is_aborted(self) -> bool:
-        self._failed = []
         try:
             assert self._producer
             self._producer.abort_transaction(_SECONDS)
         except KafkaException:
             return False
+        finally:
+            self._failed.clear()
         return True
 
 

@@ -34,16 +34,19 @@ class LogState:
     began: Places = field(default_factory=dict)
     """Where the topic ended when the sink began: what was there before and did not come again is to go."""
     refused: Mapping[str, Refusal] = field(default_factory=dict)
+    of: str = ""
+    """The stream and the table whose changes the topic has."""
 
     def after(self, batch: Batch, began: Places) -> "LogState":
         """What it tells after a batch."""
         kept = {key: each for key, each in self.refused.items() if key not in batch.healed}
         refused = kept | {each.key: each for each in batch.refused}
-        return LogState(batch.after, {} if batch.completes else began, refused)
+        return LogState(batch.after, {} if batch.completes else began, refused, self.of)
 
     def records(self, after: "LogState") -> Iterator[tuple[str, str | None]]:
         """Keys and values that lead from this to another one."""
-        yield _POSITION, json.dumps({"position": astuple(after.position), "began": after.began})  # type: ignore[arg-type]
+        position = astuple(after.position) if after.position else None
+        yield _POSITION, json.dumps({"of": after.of, "position": position, "began": after.began})
         for key in self.refused.keys() - after.refused.keys():
             yield _REFUSED + key, None
         for key, each in after.refused.items():
@@ -66,6 +69,10 @@ class Log:
             NewTopic(self.positions, num_partitions=1, replication_factor=-1, config=_COMPACTED),
         ]
         admin = AdminClient(self._options)  # whose end would end its requests
+        there = admin.list_topics(timeout=_SECONDS).topics
+        wanted = [each for each in wanted if each.topic not in there]
+        if not wanted:
+            return
         for answer in admin.create_topics(wanted, request_timeout=_SECONDS).values():
             try:
                 answer.result(_SECONDS)
@@ -87,6 +94,7 @@ class Log:
             Position(*told["position"]) if told else None,
             {int(partition): offset for partition, offset in told["began"].items()} if told else {},
             {each.key: each for each in refused},
+            told["of"] if told else "",
         )
 
     def ends(self) -> dict[int, int]:
@@ -104,13 +112,17 @@ class Log:
     def older_than(self, began: Places) -> set[str]:
         """The keys that are in the topic, and whose newest message was there before these places."""
         old: set[str] = set()
+        # A key may be in several partitions, which come in any order: others wrote it, or partitions were added.
+        new: set[str] = set()
         for message in self._committed(self.topic):
             key = _text(message.key())
-            if message.value() is None or (message.offset() or 0) >= began.get(message.partition() or 0, 0):
+            if (message.offset() or 0) >= began.get(message.partition() or 0, 0):
+                new.add(key)
+            elif message.value() is None:
                 old.discard(key)
             else:
                 old.add(key)
-        return old
+        return old - new
 
     def _committed(self, topic: str) -> Iterator[Message]:
         """All messages of a topic up to its end, without those of transactions that were taken back."""

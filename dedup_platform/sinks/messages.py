@@ -61,7 +61,7 @@ def _debezium(rows: pl.DataFrame, target: Target, begins: bool) -> pl.Expr:
     kinds = {INSERT: "r" if begins else "c", POSTIMAGE: "u", DELETE: "d"}
     milliseconds = pl.col("_commit_timestamp").dt.epoch("ms")
     version = pl.col("_commit_version")
-    changed = _told(rows, "changed_columns", _NAMES)
+    changed = _told(rows, target, "changed_columns", _NAMES)
     source = pl.format(
         '{{"connector":"dedup_platform","name":"{}","table":"{}","snapshot":"{}","ts_ms":{},"version":{},"ordinal":{},'
         '"snapshot_id":{},"reason":{},"merged_into":{},"split_from":{},"changed_columns":{}}}',
@@ -72,7 +72,7 @@ def _debezium(rows: pl.DataFrame, target: Target, begins: bool) -> pl.Expr:
         version,
         pl.col("_change_ordinal"),
         pl.col("_commit_snapshot_id"),
-        *(_quoted(_told(rows, name)) for name in ("reason", "merged_into", "split_from")),
+        *(_quoted(_told(rows, target, name)) for name in ("reason", "merged_into", "split_from")),
         pl.format("[{}]", changed.list.eval(_quoted(pl.element())).list.join(",")).fill_null("null"),
     )
     return pl.format(
@@ -87,10 +87,10 @@ def _debezium(rows: pl.DataFrame, target: Target, begins: bool) -> pl.Expr:
     )
 
 
-def _told(rows: pl.DataFrame, name: str, type_: pl.DataType = _TEXT) -> pl.Expr:
-    """What a feed tells besides the row; where the stream has a column of that name, ours has an underscore."""
-    found = next((each for each in (f"_{name}", name) if each in rows.columns), None)
-    return pl.col(found) if found else pl.lit(None, type_)
+def _told(rows: pl.DataFrame, target: Target, name: str, type_: pl.DataType = _TEXT) -> pl.Expr:
+    """What a feed tells besides the row; where the table has a column of that name, ours has an underscore."""
+    ours = f"_{name}" if name in {column.name for column in target.columns} else name
+    return pl.col(ours) if ours in rows.columns else pl.lit(None, type_)
 
 
 def _quoted(text: pl.Expr) -> pl.Expr:

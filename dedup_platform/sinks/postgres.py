@@ -11,9 +11,10 @@ from psycopg2.extensions import connection as Connection, cursor as Cursor
 
 from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
 from dedup_platform.sinks import postgres_schema as schema
-from dedup_platform.sinks.postgres_schema import Names
+from dedup_platform.sinks.postgres_schema import GONE, INCOMING, INTO, VERSION, Names
 from dedup_platform.sinks.sink import Batch, Position, Refusal, SinkState, Target, net
 from dedup_platform.stream import PostgresSink
+from dedup_platform.tables import SESSIONS
 
 _SECONDS_TO_CONNECT = 10
 _SESSION = {
@@ -23,7 +24,6 @@ _SESSION = {
     "tcp_user_timeout": "60s",
     "TimeZone": "UTC",
 }
-_VERSION = "_commit_version"
 _TEXT = "%Y-%m-%d %H:%M:%S%.6f+00"
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -71,9 +71,9 @@ class PostgresTable:
                 self._connection = self._connect()
             with self._connection, self._connection.cursor() as cursor:
                 yield cursor
-        except (psycopg2.DataError, psycopg2.IntegrityError) as error:
-            raise RefusedRowsError(_reason(error)) from error
         except psycopg2.Error as error:
+            if _is_of_rows(error):
+                raise RefusedRowsError(_reason(error)) from error
             self.close()
             # A table that somebody changed, or a right that is missing.
             lasting = isinstance(error, psycopg2.ProgrammingError)
@@ -82,7 +82,8 @@ class PostgresTable:
     def _connect(self) -> Connection:
         settings = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
         common = {"connect_timeout": _SECONDS_TO_CONNECT, "application_name": "dedup_platform", "options": settings}
-        return psycopg2.connect(self._uri, **(common | self._options))
+        # What is copied is UTF-8, whatever the database holds or the environment says.
+        return psycopg2.connect(self._uri, **(common | self._options | {"client_encoding": "UTF8"}))
 
     def _take_over(self, cursor: Cursor) -> Position | None:
         target = self._target
@@ -116,21 +117,19 @@ class PostgresTable:
         """What is there may be of any age, of another feed even: whatever comes now is newer."""
         for table in (self.names.rows, self.names.retired):
             statement = sql.SQL("UPDATE {} SET {version} = 0 WHERE {version} <> 0")
-            cursor.execute(statement.format(table, version=sql.Identifier(_VERSION)))
+            cursor.execute(statement.format(table, version=sql.Identifier(VERSION)))
 
     def _upsert(self, cursor: Cursor, rows: pl.DataFrame) -> None:
-        columns = [*(column.name for column in self._target.columns), _VERSION]
-        self._copy(cursor, "incoming", rows, columns)
+        columns = [*(column.name for column in self._target.columns), VERSION]
+        self._copy(cursor, INCOMING, rows, columns)
         for statement in schema.upsert(self.names, self._target, columns):
             cursor.execute(statement)
 
     def _retire(self, cursor: Cursor, rows: pl.DataFrame) -> None:
         told = [name for name in ("merged_into", "_merged_into") if name in rows.columns][-1:]
-        rows = rows.rename(dict.fromkeys(told, "retired_into"))
-        if not told:
-            rows = rows.with_columns(retired_into=pl.lit(None, pl.String))
-        columns = [*self._target.key, "retired_into", _VERSION]
-        self._copy(cursor, "gone", rows, columns)
+        into = pl.col(told[0]) if told and self._target.table == SESSIONS else pl.lit(None, pl.String)
+        columns = [*self._target.key, INTO, VERSION]
+        self._copy(cursor, GONE, rows.select(*self._target.key, into.alias(INTO), VERSION), columns)
         for statement in schema.retire(self.names, self._target):
             cursor.execute(statement)
 
@@ -140,9 +139,12 @@ class PostgresTable:
         cursor.copy_expert(target, _as_text(rows.select(columns)), 2**20)
 
     def _remove_leftovers(self, cursor: Cursor, after: Position) -> None:
-        cursor.execute(
-            sql.SQL("DELETE FROM {} WHERE {} < %s").format(self.names.rows, sql.Identifier(_VERSION)), (after.version,)
-        )
+        statement = sql.SQL("DELETE FROM {} WHERE {} < %s").format(self.names.rows, sql.Identifier(VERSION))
+        try:
+            cursor.execute(statement, (after.version,))
+        except psycopg2.IntegrityError as error:
+            reason = f"rows that are in {self.names.table} no more cannot be removed: {_reason(error)}"
+            raise SinkError(self._target.stream, self._target.sink, reason, lasting=True) from error
 
     def _note_refusals(self, cursor: Cursor, batch: Batch) -> None:
         for each in batch.refused:
@@ -166,6 +168,12 @@ def _as_text(rows: pl.DataFrame) -> BytesIO:
     )
     found.seek(0)
     return found
+
+
+def _is_of_rows(error: psycopg2.Error) -> bool:
+    """Whether it is some row that Postgres does not take: data, constraints, views' checks, limits and triggers."""
+    code = error.pgcode or ""
+    return code[:2] in ("22", "23", "44", "54") or code == "P0001"
 
 
 def _reason(error: psycopg2.Error) -> str:

@@ -8,6 +8,7 @@ from psycopg2.extensions import cursor as Cursor
 
 from dedup_platform.sinks.sink import Target
 from dedup_platform.stream import decimal_of
+from dedup_platform.tables import SESSIONS
 
 _TYPES = {
     "string": "text",
@@ -18,7 +19,30 @@ _TYPES = {
     "timestamp": "timestamp with time zone",
     "date": "date",
 }
-_OURS = {"_commit_version": "bigint", "retired_into": "text"}
+VERSION, INTO = "_commit_version", "retired_into"
+INCOMING, GONE = "dedup_platform_incoming", "dedup_platform_gone"
+"""Temporary tables, which come before all others of their names."""
+_NOW = "timestamp with time zone NOT NULL DEFAULT now()"
+_POSITIONS = {
+    "target": "text",
+    "stream": "text NOT NULL",
+    "sink": "text NOT NULL",
+    "follows": "text NOT NULL",
+    "epoch": "bigint NOT NULL",
+    "feed": "text",
+    "version": "bigint",
+    "ordinal": "bigint",
+    "snapshot_id": "bigint",
+    "moved_at": "timestamp with time zone",
+}
+_REFUSED_ROWS = {
+    "target": "text",
+    "key": "text",
+    "version": "bigint NOT NULL",
+    "ordinal": "bigint NOT NULL",
+    "reason": "text NOT NULL",
+    "refused_at": _NOW,
+}
 
 TAKE_OVER = sql.SQL("""
     INSERT INTO {positions} AS p (target, stream, sink, follows, epoch) VALUES (%s, %s, %s, %s, 1)
@@ -36,6 +60,18 @@ REFUSE = sql.SQL("""
     ON CONFLICT (target, key) DO UPDATE SET version = excluded.version, ordinal = excluded.ordinal,
         reason = excluded.reason, refused_at = now()
 """)
+ALIASES = sql.SQL("""
+    CREATE VIEW {aliases} AS
+    WITH RECURSIVE chain (session_id, current_id, retired_at, steps) AS (
+        SELECT session_id, retired_into, retired_at, 1 FROM {retired} WHERE retired_into IS NOT NULL
+        UNION ALL
+        SELECT chain.session_id, r.retired_into, chain.retired_at, steps + 1
+        FROM chain JOIN {retired} r ON r.session_id = current_id AND r.retired_into IS NOT NULL
+        WHERE steps < 10000
+    )
+    SELECT DISTINCT ON (session_id) session_id, current_id, retired_at FROM chain ORDER BY session_id, steps DESC
+""")
+"""Each `session_id` that was merged into another one, and where its events are now, over all merges since."""
 HEAL = sql.SQL("DELETE FROM {refused} WHERE target = %s AND key = ANY (%s)")
 
 
@@ -47,19 +83,21 @@ class Names:
     rows: sql.Identifier
     retired: sql.Identifier
     """Keys that were in the table once, with the version that took them away, and for sessions what they became."""
+    aliases: sql.Identifier
     positions: sql.Identifier
     refused: sql.Identifier
 
     @classmethod
     def of(cls, table: str) -> "Names":
-        """Those of `schema.table`, or of `table` in the schema that Postgres takes."""
-        *schema, name = table.split(".")
+        """Those of `schema.table`."""
+        schema, name = table.split(".")
         return cls(
             table,
-            sql.Identifier(*schema, name),
-            sql.Identifier(*schema, f"{name}_retired"),
-            sql.Identifier(*schema, "dedup_platform_sinks"),
-            sql.Identifier(*schema, "dedup_platform_refused"),
+            sql.Identifier(schema, name),
+            sql.Identifier(schema, f"{name}_retired"),
+            sql.Identifier(schema, f"{name}_aliases"),
+            sql.Identifier(schema, "dedup_platform_sinks"),
+            sql.Identifier(schema, "dedup_platform_refused"),
         )
 
     @staticmethod
@@ -69,59 +107,71 @@ class Names:
 
 
 def prepare(cursor: Cursor, names: Names, target: Target) -> None:
-    """Create what is missing, and add the columns that a table lacks; those of others are left alone."""
+    """Create what is missing, and add the columns that a table lacks; those of others are left alone.
+
+    Where nothing is missing nothing is locked, and no right to change tables is needed.
+    """
+    wanted = _definitions(names, target)
+    if _has_aliases(cursor, names, target) and all(set(parts) <= _columns(cursor, table) for table, parts, _ in wanted):
+        return
     # Two that create the same at once disturb each other, `IF NOT EXISTS` or not.
     cursor.execute("SELECT pg_advisory_xact_lock(hashtext('dedup_platform'))")
-    if "." in names.table:
-        _create_schema(cursor, names.table.partition(".")[0])
+    _create_schema(cursor, names.table.partition(".")[0])
+    for table, parts, key in wanted:
+        primary = sql.SQL("PRIMARY KEY ({})").format(listed(key))
+        columns = [_defined(name, type_) for name, type_ in parts.items()]
+        create = sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})")
+        cursor.execute(create.format(table, sql.SQL(", ").join([*columns, primary])))
+        there = _columns(cursor, table)
+        for name, column in zip(parts, columns, strict=True):
+            if name not in there:
+                cursor.execute(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(table, column))
+    if not _has_aliases(cursor, names, target):
+        cursor.execute(ALIASES.format(aliases=names.aliases, retired=names.retired))
+
+
+def _definitions(names: Names, target: Target) -> list[tuple[sql.Identifier, dict[str, str], Sequence[str]]]:
+    """Each table, its columns with their types, and its key."""
     types = {column.name: _type(str(column.type)) for column in target.columns}
-    version = sql.SQL("{} bigint NOT NULL").format(sql.Identifier("_commit_version"))
-    key = sql.SQL("PRIMARY KEY ({})").format(listed(target.key))
-    parts = [_defined(name, type_) for name, type_ in types.items()]
-    _create(cursor, names.rows, [*parts, version, key])
-    for part in (*parts, sql.SQL("{} bigint NOT NULL DEFAULT 0").format(sql.Identifier("_commit_version"))):
-        cursor.execute(sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {}").format(names.rows, part))
-    retired = [_defined(name, types[name]) for name in target.key]
-    others = sql.SQL("retired_into text, retired_at timestamp with time zone NOT NULL DEFAULT now()")
-    _create(cursor, names.retired, [*retired, others, version, key])
-    _create(
-        cursor,
-        names.positions,
-        [
-            sql.SQL(
-                "target text PRIMARY KEY, stream text NOT NULL, sink text NOT NULL, follows text NOT NULL, "
-                "epoch bigint NOT NULL, feed text, version bigint, ordinal bigint, snapshot_id bigint, "
-                "moved_at timestamp with time zone"
-            )
-        ],
-    )
-    _create(
-        cursor,
-        names.refused,
-        [
-            sql.SQL(
-                "target text, key text, version bigint NOT NULL, ordinal bigint NOT NULL, reason text NOT NULL, "
-                "refused_at timestamp with time zone NOT NULL DEFAULT now(), PRIMARY KEY (target, key)"
-            )
-        ],
-    )
+    version = {VERSION: "bigint NOT NULL DEFAULT 0"}
+    key = {name: types[name] for name in target.key}
+    return [
+        (names.rows, types | version, target.key),
+        (names.retired, key | {INTO: "text", "retired_at": _NOW} | version, target.key),
+        (names.positions, _POSITIONS, ["target"]),
+        (names.refused, _REFUSED_ROWS, ["target", "key"]),
+    ]
+
+
+def _columns(cursor: Cursor, table: sql.Identifier) -> set[str]:
+    """The columns of a table; none if it is not there."""
+    question = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
+    cursor.execute(question, (table.as_string(cursor),))
+    return {name for (name,) in cursor.fetchall()}
+
+
+def _has_aliases(cursor: Cursor, names: Names, target: Target) -> bool:
+    cursor.execute("SELECT to_regclass(%s)", (names.aliases.as_string(cursor),))
+    return target.table != SESSIONS or cursor.fetchone() != (None,)
 
 
 def temporary(name: str, target: Target, columns: Sequence[str]) -> sql.Composed:
     """Create a table of these columns that is gone at the end of the transaction."""
-    types = {column.name: _type(str(column.type)) for column in target.columns} | _OURS
+    types = {column.name: _type(str(column.type)) for column in target.columns} | {VERSION: "bigint"}
+    if name == GONE:
+        types |= {INTO: "text"}
     parts = sql.SQL(", ").join(_defined(column, types[column]) for column in columns)
     return sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(sql.Identifier(name), parts)
 
 
 def upsert(names: Names, target: Target, columns: Sequence[str]) -> Iterator[sql.Composed]:
-    """Bring the rows of `incoming` into the table, unless it knows newer ones, or that they are gone."""
-    version = sql.Identifier("_commit_version")
+    """Bring the rows of `INCOMING` into the table, unless it knows newer ones, or that they are gone."""
+    version = sql.Identifier(VERSION)
     updated = [sql.Identifier(name) for name in columns if name not in target.key]
     setting = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(name) for name in updated)
     yield sql.SQL(
-        "INSERT INTO {rows} AS t ({columns}) SELECT {columns} FROM incoming i WHERE NOT EXISTS "
-        "(SELECT 1 FROM {retired} r WHERE {same} AND r.{version} >= i.{version}) "
+        "INSERT INTO {rows} AS t ({columns}) SELECT {columns} FROM dedup_platform_incoming i WHERE NOT EXISTS "
+        "(SELECT 1 FROM {retired} r WHERE {same} AND r.{version} > i.{version}) "
         "ON CONFLICT ({key}) DO UPDATE SET {setting} WHERE t.{version} < excluded.{version}"
     ).format(
         rows=names.rows,
@@ -132,21 +182,22 @@ def upsert(names: Names, target: Target, columns: Sequence[str]) -> Iterator[sql
         setting=setting,
         version=version,
     )
-    yield sql.SQL("DELETE FROM {retired} r USING incoming i WHERE {same} AND r.{version} < i.{version}").format(
-        retired=names.retired, same=_same(target.key, "r", "i"), version=version
-    )
+    yield sql.SQL(
+        "DELETE FROM {retired} r USING dedup_platform_incoming i WHERE {same} AND r.{version} <= i.{version}"
+    ).format(retired=names.retired, same=_same(target.key, "r", "i"), version=version)
 
 
 def retire(names: Names, target: Target) -> Iterator[sql.Composed]:
-    """Take the rows of `gone` out of the table, unless it knows newer ones, and remember that they are gone."""
-    version = sql.Identifier("_commit_version")
-    yield sql.SQL("DELETE FROM {rows} t USING gone g WHERE {same} AND t.{version} < g.{version}").format(
+    """Take the rows of `GONE` out of the table, unless it knows newer ones, and remember that they are gone."""
+    version = sql.Identifier(VERSION)
+    yield sql.SQL("DELETE FROM {rows} t USING dedup_platform_gone g WHERE {same} AND t.{version} < g.{version}").format(
         rows=names.rows, same=_same(target.key, "t", "g"), version=version
     )
-    columns = listed([*target.key, "retired_into", "_commit_version"])
+    columns = listed([*target.key, INTO, VERSION])
     yield sql.SQL(
-        "INSERT INTO {retired} AS r ({columns}) SELECT {columns} FROM gone ON CONFLICT ({key}) DO UPDATE SET "
-        "retired_into = excluded.retired_into, retired_at = now(), {version} = excluded.{version} "
+        "INSERT INTO {retired} AS r ({columns}) SELECT {columns} FROM dedup_platform_gone "
+        "ON CONFLICT ({key}) DO UPDATE SET retired_into = excluded.retired_into, retired_at = now(), "
+        "{version} = excluded.{version} "
         "WHERE r.{version} < excluded.{version}"
     ).format(retired=names.retired, columns=columns, key=listed(target.key), version=version)
 
@@ -161,10 +212,6 @@ def _create_schema(cursor: Cursor, name: str) -> None:
     cursor.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (name,))
     if cursor.fetchone() is None:
         cursor.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
-
-
-def _create(cursor: Cursor, table: sql.Identifier, parts: Sequence[sql.Composable]) -> None:
-    cursor.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(table, sql.SQL(", ").join(parts)))
 
 
 def _defined(name: str, type_: str) -> sql.Composed:

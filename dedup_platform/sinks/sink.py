@@ -46,26 +46,14 @@ class Batch:
     after: Position
     changes: pl.DataFrame
     """Rows of a feed, in their order; of an update both images."""
+    begins: bool = False
+    """Whether the table comes whole from here on: what the sink holds may be of any age, of another feed even."""
+    completes: bool = False
+    """Whether the sink has got the whole table with it: what it was not given since the beginning has to go."""
     refused: Sequence[Refusal] = ()
     """Rows that are left out. The sink keeps them, one for each key, with the position."""
     healed: Sequence[str] = ()
     """Keys that are refused no longer."""
-
-    @property
-    def begins(self) -> bool:
-        """Whether the table comes whole from here on: what the sink holds may be of any age."""
-        before = self.before
-        return (
-            before is None
-            or before.feed != self.after.feed
-            or (self.after.snapshot_id is not None and self.after.snapshot_id != before.snapshot_id)
-        )
-
-    @property
-    def completes(self) -> bool:
-        """Whether the sink has got the whole table with it: what it was not given since the beginning has to go."""
-        is_beginning = self.begins or (self.before is not None and self.before.snapshot_id is not None)
-        return is_beginning and self.after.snapshot_id is None
 
 
 @dataclass(frozen=True)

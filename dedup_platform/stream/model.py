@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from dedup_platform.stream.fields import ArrivalTime, Attribute, Fields, FileModified, FileName, KafkaAppendTime
-from dedup_platform.stream.publish import Publish
+from dedup_platform.stream.publish import IN_EVERY_TABLE, LONGEST_NAME, Publish
 from dedup_platform.stream.rules import (
     Aggregate,
     Deduplicate,
@@ -137,11 +137,21 @@ class Stream(Part):
             if column not in known:
                 allowed = ", ".join(sorted(known))
                 yield ("publish", "downstream", i), f"{column!r} is no column of sessions or events; allowed: {allowed}"
+        yield from self._problems_of_columns_in_postgres()
         targets: dict[object, str] = {}
         for name, sink in self.publish.sinks.items():
             first = targets.setdefault(sink.place, name)
             if first != name:
                 yield ("publish", "sinks", name), f"writes to the same place as {first}; each needs one of its own"
+
+    def _problems_of_columns_in_postgres(self) -> Iterator[Problem]:
+        """Postgres has columns of its own, and cuts long names without a word."""
+        for name, sink in self.publish.sinks.items():
+            columns = self.sessions.aggregates if sink.follows == "sessions" else self.attributes
+            wrong = [column for column in columns if column in IN_EVERY_TABLE or len(column) > LONGEST_NAME]
+            if sink.kind == "postgres" and wrong:
+                reason = f"Postgres can have no column {wrong[0]!r}; give it another name"
+                yield ("publish", "sinks", name), f"{reason} of at most {LONGEST_NAME} letters"
 
     def _refused_aggregate(self, aggregate: Aggregate) -> str | None:
         attribute = self.attributes.get(aggregate.attribute)

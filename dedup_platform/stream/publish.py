@@ -24,6 +24,10 @@ _TAKEN = (
     "session_changes",
     "rejected_events",
 )
+IN_EVERY_TABLE = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
+"""Columns that Postgres gives every table itself."""
+LONGEST_NAME = 63
+"""Letters of a name in Postgres."""
 _ADDRESS = "postgresql://user@host:5432/database"
 
 
@@ -45,7 +49,7 @@ def _postgres(value: str) -> str:
 
 def _qualified(value: str) -> str:
     # Postgres cuts longer names without a word; ours have up to ten letters more.
-    if not re.fullmatch(r"([a-z_][a-z0-9_]{0,49}\.)?[a-z_][a-z0-9_]{0,49}", value):
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,49}\.[a-z_][a-z0-9_]{0,49}", value):
         raise ValueError("is no table; write schema.table in lower-case letters, digits and _, 50 of each at most")
     return value
 

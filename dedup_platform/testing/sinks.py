@@ -69,10 +69,10 @@ def _begins_in_parts(make: Callable[[], Sink], read: Callable[[], Counts]) -> No
     half, whole = Position(_FEED, 7, 0, 70), Position(_FEED, 7)
     with closing(make()) as sink:
         assert sink.open().position is None, "a new sink has a position"
-        sink.write(Batch(None, half, some_changes(("insert", 7, 0, "a", 1))))
+        sink.write(Batch(None, half, some_changes(("insert", 7, 0, "a", 1)), begins=True))
     with closing(make()) as sink:
         assert sink.open().position == half, "a sink forgets how far it has come"
-        sink.write(Batch(half, whole, some_changes(("insert", 7, 1, "b", 1))))
+        sink.write(Batch(half, whole, some_changes(("insert", 7, 1, "b", 1)), completes=True))
     assert read() == {"a": 1, "b": 1}, f"after a beginning in two parts there is {read()}"
 
 
@@ -137,11 +137,16 @@ def _begins_anew(make: Callable[[], Sink], read: Callable[[], Counts]) -> None:
     at, half, whole = Position(_FEED, 13), Position(_OTHER_FEED, 2, 0, 20), Position(_OTHER_FEED, 2)
     with closing(make()) as sink:
         sink.open()
-        sink.write(Batch(at, half, some_changes(("insert", 2, 0, "a", 9))))
-        sink.write(Batch(half, whole, some_changes(("insert", 2, 1, "e", 1))))
+        sink.write(Batch(at, half, some_changes(("insert", 2, 0, "a", 9)), begins=True))
+        sink.write(Batch(half, whole, some_changes(("insert", 2, 1, "e", 1)), completes=True))
         assert read() == {"a": 9, "e": 1}, f"a beginning anew leaves {read()}"
         sink.write(Batch(whole, Position(_OTHER_FEED, 3), some_changes(("delete", 3, 0, "a", 9))))
     assert read() == {"e": 1}
+    at, back = Position(_OTHER_FEED, 3), Position(_OTHER_FEED, 1)
+    with closing(make()) as sink:
+        sink.open()
+        sink.write(Batch(at, back, some_changes(("insert", 1, 0, "f", 2)), begins=True, completes=True))
+    assert read() == {"f": 2}, f"a beginning anew in one batch, with an older version, leaves {read()}"
 
 
 def some_changes(*changes: tuple[str, int, int, str, int]) -> pl.DataFrame:

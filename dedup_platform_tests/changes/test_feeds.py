@@ -13,7 +13,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from dedup_platform.changes import FeedCommit, difference as differences, feeds
 from dedup_platform.errors import ConflictError
 from dedup_platform.lake import feeds as lake_feeds
-from dedup_platform.lake.feeds import FeedTable, feed_position
+from dedup_platform.lake.feeds import FeedPosition, FeedTable, feed_position
 from dedup_platform.lake.snapshots import ancestry, head
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Maintenance, Stream
@@ -358,3 +358,20 @@ def test_upkeep_after_a_commit_that_changed_no_row_leaves_commits_apart(followed
         followed.take_in(followed.event(f"{number}", 60 + 60 * number))
     done = followed.publish()[SESSION_CHANGES]
     assert (done.first_version, done.last_version) == (2, 3)
+
+
+def test_a_follower_that_looked_at_the_table_too_early_takes_nothing_back(followed: Followed) -> None:
+    followed.take_in(followed.event("a", 0))
+    followed.publish()
+    prepare, rounds = FeedTable.prepare, iter(range(100))
+
+    def meanwhile(feed: FeedTable) -> FeedPosition:
+        if next(rounds) == 0:
+            followed.take_in(followed.event("b", 60))
+            followed.publish()
+        return prepare(feed)
+
+    with patch.object(FeedTable, "prepare", meanwhile):
+        followed.platform.publish_changes(EVENTS)
+    followed.publish()
+    assert [kind for _, kind, _ in followed.kinds()] == ["insert", "insert"]

@@ -111,6 +111,25 @@ def test_a_beginning_that_died_goes_on_with_the_same_rows_over_upkeep(published:
     assert pins(published.platform.lake.catalog, published.stream, SESSIONS) == {}
 
 
+def test_a_sink_that_is_given_up_in_its_beginning_holds_nothing_back(published: Copied) -> None:
+    for number in range(12):
+        published.take_in(published.event(f"{number}", 60 * number))
+    write = SqliteTable.write
+
+    def deadly(sink: SqliteTable, batch: Batch) -> None:
+        write(sink, batch)
+        raise KeyboardInterrupt
+
+    with patch.object(SqliteTable, "write", deadly), pytest.raises(KeyboardInterrupt):
+        published.copy()
+    catalog = published.platform.lake.catalog
+    published.platform.maintain(EVENTS)
+    assert list(pins(catalog, published.stream, SESSIONS)) == ["copy"]
+    published.stream = published.stream.model_copy(update={"publish": Publish()})
+    published.platform.maintain(EVENTS)
+    assert pins(catalog, published.stream, SESSIONS) == {}
+
+
 def test_a_beginning_whose_snapshot_is_gone_begins_anew(published: Copied) -> None:
     for number in range(12):
         published.take_in(published.event(f"{number}", 60 * number))
@@ -146,6 +165,40 @@ def test_what_is_lost_of_a_sink_is_begun_anew(published: Copied, lost: str) -> N
         SqliteTable(None, {"file": published.file})._database.execute("UPDATE state SET position = NULL")  # type: ignore[arg-type]
     done = published.copy()
     assert done.sent["insert"] == len(published.sessions())
+    assert published.is_equal()
+
+
+def test_a_sink_that_is_ahead_of_its_feed_begins_anew(published: Copied) -> None:
+    published.take_in(*(published.event(f"{number}", 60 * number) for number in range(7)))
+    published.copy()
+    at = position(published.file)
+    assert at
+    ahead = SqliteTable(None, {"file": published.file})  # type: ignore[arg-type]
+    told = json.dumps([at.feed, at.version + 10, None, None])
+    ahead._database.execute("UPDATE state SET position = ?", (told,))
+    left = json.dumps({"session_id": "left"})
+    ahead._database.execute("INSERT INTO copies VALUES ('left', ?, ?)", (at.version + 10, left))
+    assert published.copy().version == at.version
+    assert published.is_equal()
+
+
+def test_a_beginning_that_died_and_then_fits_into_one_batch_leaves_nothing_behind(published: Copied) -> None:
+    published.take_in(*(published.event(f"{number}", 45 * number) for number in range(12)))
+    write = SqliteTable.write
+
+    def deadly(sink: SqliteTable, batch: Batch) -> None:
+        write(sink, batch)
+        raise KeyboardInterrupt
+
+    with patch.object(SqliteTable, "write", deadly), pytest.raises(KeyboardInterrupt):
+        published.copy()
+    at = position(published.file)
+    assert at
+    published.take_in(*(published.event(f"bridge{number}", 45 * number + 22) for number in range(12)))
+    published.publish()
+    assert len(published.sessions()) == 1
+    with patch("dedup_platform.changes.reading.is_kept", lambda *args: args[-1] != at.snapshot_id):
+        published.copy()
     assert published.is_equal()
 
 
@@ -238,6 +291,24 @@ def test_a_store_that_fails_is_tried_again_as_the_stream_says(published: Copied)
     down = SinkError(EVENTS, "copy", "it is down")
     with patch.object(SqliteTable, "write", side_effect=down), pytest.raises(SinkError, match="it is down"):
         published.copy()
+
+
+def test_a_new_attribute_reaches_the_sink_before_anything_is_taken_in(published: Copied) -> None:
+    published.take_in(published.event("a", 0))
+    published.copy()
+    published.take_in(published.event("b", 10))
+    aggregates = dict(published.stream.sessions.aggregates)
+    name, aggregate = next(iter(aggregates.items()))
+    rules = published.stream.sessions.model_copy(update={"aggregates": aggregates | {f"{name}_again": aggregate}})
+    published.stream = published.stream.model_copy(update={"sessions": rules})
+    published.copy()
+    [row] = copies(published.file)
+    assert row["event_count"] == 2
+    assert row[f"{name}_again"] is None
+    published.take_in(published.event("c", 20))
+    published.copy()
+    [row] = copies(published.file)
+    assert row[f"{name}_again"] == row[name]
 
 
 def test_versions_larger_than_a_batch_come_in_parts_and_end_whole(published: Copied) -> None:

@@ -1,14 +1,15 @@
 """Upkeep as Spark's procedures do it, without Spark: the same commits of the same kinds, on tables of few files."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from pyiceberg.table.snapshots import Operation
 
 from dedup_platform.lake import Lakehouse
-from dedup_platform.lake.snapshots import files_by_cell, head
+from dedup_platform.lake.snapshots import files_by_cell, head, live_files
 from dedup_platform.stream import Stream
-from dedup_platform.tables import column_names
+from dedup_platform.tables import FOLLOWED, column_names
 
 SMALL_FILES = 2
 
@@ -19,8 +20,11 @@ def compact_files(
     table: str,
     partitions: Sequence[int],
     rejected: bool = False,  # noqa: ARG001
+    sorted_by: Sequence[str] = (),
 ) -> int:
     """Put the files of each cell of these partitions together; returns how many there were."""
+    if table in FOLLOWED:
+        return _compact_feed(lake, stream, table, sorted_by)
     loaded = lake.catalog.load_table(stream.name, table)
     found = files_by_cell(loaded, head(loaded).snapshot_id)
     many = {cell: files for cell, files in found.items() if cell.partition in partitions and len(files) >= SMALL_FILES}
@@ -30,6 +34,23 @@ def compact_files(
         added = [of.write(cell, of.read(files, names)) for cell, files in many.items()]
         removed = [file for files in many.values() for file in files]
         lake.replace_files(stream, table, "main", removed, added, {}, Operation.REPLACE)
+    return sum(map(len, many.values()))
+
+
+def _compact_feed(lake: Lakehouse, stream: Stream, feed: str, sorted_by: Sequence[str]) -> int:
+    """A feed lies in days, whatever day is asked for: all of them are over."""
+    loaded = lake.catalog.load_table(stream.name, feed)
+    by_day = defaultdict(list)
+    for file in live_files(loaded, head(loaded)):
+        by_day[file.partition[0]].append(file)
+    many = {day: files for day, files in by_day.items() if len(files) >= SMALL_FILES}
+    if many:
+        of = lake.table_files(stream, feed)
+        names = column_names(stream, feed)
+        order = [(name, "ascending") for name in sorted_by]
+        added = [of.write_at((day,), of.read(files, names).sort_by(order)) for day, files in many.items()]
+        removed = [file for files in many.values() for file in files]
+        lake.replace_files(stream, feed, "main", removed, added, {}, Operation.REPLACE)
     return sum(map(len, many.values()))
 
 

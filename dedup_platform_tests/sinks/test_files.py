@@ -115,7 +115,8 @@ def test_the_hint_is_not_needed(store: Store) -> None:
     sink = store.sink()
     sink.open()
     sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1))))
-    for hint in (b"", b"000000000000.json"):
+    store.storage.put("manifests/_SUCCESS", b"of somebody else")
+    for hint in (b"", b"000000000000.json", b"000000000099.json", b"none", b"\xff"):
         store.storage.put("newest", hint)
         assert store.sink().open().position == FIRST
 

@@ -60,7 +60,7 @@ def test_it_does_what_every_sink_must_do(store: Store, envelope: str) -> None:
 def test_changes_come_in_debeziums_envelope(store: Store) -> None:
     sink = store.sink()
     sink.open()
-    sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1))))
+    sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1)), begins=True, completes=True))
     changes = some_changes(
         ("update_preimage", 2, 0, "a", 1),
         ("update_postimage", 2, 1, "a", 2),

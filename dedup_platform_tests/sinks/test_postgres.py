@@ -112,6 +112,24 @@ def test_retired_keys_are_kept_and_hold_off_older_rows(store: Store) -> None:
     assert store.ask("SELECT count(*) FROM copies_retired") == [(0,)]
 
 
+def test_an_old_id_finds_its_session_over_all_merges(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    merges = [("a", "b"), ("b", "c"), ("d", "c"), ("c", "e"), ("x", None)]
+    rows = [("insert", 1, number, key, 1) for number, (key, _) in enumerate([*merges, ("e", None)])]
+    sink.write(Batch(None, Position("feed", 1), some_changes(*rows)))
+    for version, (key, into) in enumerate(merges, 2):
+        gone = some_changes(("delete", version, 0, key, 1)).with_columns(merged_into=pl.lit(into, pl.String))
+        sink.write(Batch(Position("feed", version - 1), Position("feed", version), gone))
+    found = dict(store.ask("SELECT session_id, current_id FROM copies_aliases"))
+    assert found == dict.fromkeys("abcd", "e")
+    back = some_changes(("insert", 7, 0, "b", 1))
+    sink.write(Batch(Position("feed", 6), Position("feed", 7), back))
+    found = dict(store.ask("SELECT session_id, current_id FROM copies_aliases"))
+    assert found == {"a": "b", "c": "e", "d": "e"}, "an id that is there again is where its aliases end"
+    sink.open()  # and finds the view there
+
+
 def test_one_changed_row_is_one_updated_row_for_the_server(store: Store) -> None:
     sink = store.sink()
     sink.open()
@@ -179,3 +197,70 @@ def test_the_server_can_be_asked_for_all_sinks(store: Store) -> None:
     assert found == [("public.copies", "conformance", "tried", "sessions", 1, 0)]
     with pytest.raises(psycopg2.errors.UndefinedTable):
         store.ask("SELECT 1 FROM incoming")
+
+
+def test_a_key_that_goes_and_comes_back_in_one_version_is_there(store: Store) -> None:
+    """A record that is decoded again to another entity: its coordinates are its key, and the version came in parts."""
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, Position("feed", 1), some_changes(("insert", 1, 0, "a", 1))))
+    half = Position("feed", 2, 0)
+    sink.write(Batch(Position("feed", 1), half, some_changes(("delete", 2, 0, "a", 1))))
+    assert store.counts() == {}
+    sink.write(Batch(half, Position("feed", 2), some_changes(("insert", 2, 1, "a", 2))))
+    assert store.counts() == {"a": 2}
+    assert store.ask("SELECT count(*) FROM copies_retired") == [(0,)]
+
+
+def test_a_row_that_a_trigger_or_a_limit_does_not_take_is_refused(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    store.ask("CREATE INDEX ON copies (page)")
+    noise = "".join(map(chr, range(0x4E00, 0x4E00 + 5000)))  # longer than an entry of an index can be
+    rows = some_changes(("insert", 1, 0, "a", 1)).with_columns(page=pl.lit(noise))
+    with pytest.raises(RefusedRowsError, match="index row"):
+        sink.write(Batch(None, Position("feed", 1), rows))
+    store.ask(
+        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not today'; END $$;"
+        "CREATE TRIGGER no BEFORE INSERT ON copies FOR EACH ROW EXECUTE FUNCTION no()"
+    )
+    with pytest.raises(RefusedRowsError, match="not today"):
+        sink.write(Batch(None, Position("feed", 1), some_changes(("insert", 1, 0, "a", 1))))
+
+
+def test_rows_that_others_hold_on_to_are_no_fault_of_a_row(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, Position("feed", 1), some_changes(("insert", 1, 0, "a", 1)), begins=True, completes=True))
+    store.ask("CREATE TABLE notes (session_id text REFERENCES copies)")
+    store.ask("INSERT INTO notes VALUES ('a')")
+    anew = Batch(Position("feed", 1), Position("other", 2), some_changes(("insert", 2, 0, "b", 1)), True, True)
+    with pytest.raises(SinkError, match=r"no more cannot be removed: .*foreign key") as raised:
+        sink.write(anew)
+    assert raised.value.lasting
+    assert store.counts() == {"a": 1}
+
+
+def test_nothing_is_locked_where_nothing_is_missing(store: Store) -> None:
+    store.sink().open()
+    reader = store.server.connect(store.name)
+    try:
+        with reader.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM copies")  # and the transaction stays open
+            impatient = store.sink(options="-c lock_timeout=300ms")
+            assert impatient.open().position is None
+    finally:
+        reader.close()
+
+
+def test_texts_are_what_they_are_in_a_database_of_another_encoding(store: Store) -> None:
+    connection = store.server.connect()
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE DATABASE {store.name}x ENCODING 'LATIN1' TEMPLATE template0")
+    connection.close()
+    store.name += "x"
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, Position("feed", 1), some_changes(("insert", 1, 0, "é", 1))))
+    assert store.ask("SELECT session_id, char_length(session_id) FROM copies") == [("é", 1)]

@@ -46,6 +46,7 @@ def test_sinks_are_read(tmp_path: Path) -> None:
         ("follows: sessions", "follows: raw_events", "publish.sinks.marts.follows: must be 'sessions' or 'dedupl"),
         ("marts:", "sessions:", "publish.sinks.sessions: is a table of every stream; choose a name other than"),
         ("marts:", "Marts:", "publish.sinks.Marts: is no name; write at most 50 lower-case letters"),
+        ("public.sessions", "sessions", "publish.sinks.marts.table: is no table; write schema.table"),
         ("public.sessions", "a.b.c", "publish.sinks.marts.table: is no table; write schema.table"),
         ("public.sessions", f"a.{'b' * 51}", "publish.sinks.marts.table: is no table; write schema.table"),
         (URI, "mysql://host/db", "publish.sinks.marts.uri: is no address; write one like postgresql://user@host:5432/"),
@@ -77,3 +78,13 @@ def test_two_sinks_to_one_place_are_refused(tmp_path: Path) -> None:
 def test_columns_that_matter_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(StreamFileError, match=r"publish\.downstream\[1\]: 'colour' is no column of sessions or events"):
         load(tmp_path, "downstream: [session_id, colour]")
+
+
+@pytest.mark.parametrize("name", ["xmin", "ctid", "n" * 64])
+def test_columns_that_postgres_cannot_have_are_refused(tmp_path: Path, name: str) -> None:
+    path = make_stream(tmp_path).origin
+    text = path.read_text().replace("attributes:\n", f"attributes:\n    {name}: other\n")
+    sink = POSTGRES.replace("follows: sessions", "follows: deduplicated_events")
+    path.write_text(f"{text}publish: {{sinks: {{a: {sink}}}}}\n")
+    with pytest.raises(StreamFileError, match=f"publish.sinks.a: Postgres can have no column '{name}'"):
+        load_stream(path)
