@@ -3,19 +3,21 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 import pytest
 
 from dedup_platform.changes import Published, publisher
+from dedup_platform.changes.reading import FeedReader
 from dedup_platform.errors import SinkError, SinkTakenError
 from dedup_platform.lake.pins import pins
-from dedup_platform.sinks import Batch, Position
+from dedup_platform.sinks import Batch, Position, Target
 from dedup_platform.sinks.kafka_log import Log
+from dedup_platform.sinks.messages import messages
 from dedup_platform.sinks.sink import net
 from dedup_platform.stream import CustomSink, FilesSink, KafkaSink, PostgresSink, Publish
-from dedup_platform.tables import SESSION_CHANGES, SESSIONS, column_names
+from dedup_platform.tables import SESSION_CHANGES, SESSIONS, column_names, columns
 from dedup_platform.testing.servers import KafkaServer, PostgresServer
 from dedup_platform_tests.changes.test_feeds import EVENTS, Followed
 from dedup_platform_tests.lives.replaced import replaced
@@ -325,6 +327,19 @@ def test_versions_larger_than_a_batch_come_in_parts_and_end_whole(published: Cop
         published.copy()
     assert [(each.version, each.ordinal is None) for each in places] == [(2, False), (2, False), (2, True)]
     assert published.is_equal()
+
+
+@pytest.mark.parametrize("envelope", ["debezium", "row"])
+def test_rows_that_are_tried_again_make_whole_messages(published: Copied, envelope: Literal["debezium", "row"]) -> None:
+    published.take_in(*(published.event(f"{number}", 60 * number) for number in range(3)))
+    published.copy()
+    reader = FeedReader(published.platform.lake, published.stream, SESSIONS, "copy")
+    kept = [row["session_id"] for row in published.sessions()][:2]
+    now = reader.now([json.dumps([key]) for key in (*kept, "gone")], ["session_id"], Position("feed", 1))
+    target = Target(EVENTS, "copy", SESSIONS, columns(published.stream, SESSIONS), ("session_id",))
+    told = list(messages(now, target, envelope, False))
+    assert {message.key for message in told if message.value and "gone" not in message.key} == set(kept)
+    assert [message.key for message in told if message.value is None] == ["gone"]
 
 
 @pytest.mark.parametrize("envelope", ["debezium", "row"])
