@@ -51,8 +51,7 @@ class FilesOfChanges:
         if self._state is None or batch.before != self._state.position:
             raise SinkTakenError(self._target.stream, self._target.sink)
         with self._failures_named():
-            refused = {key: each for key, each in self._state.refused.items() if key not in batch.healed}
-            state = SinkState(batch.after, refused | {each.key: each for each in batch.refused})
+            state = SinkState(batch.after, batch.still_refused(self._state.refused))
             told = {"begins": batch.begins, "completes": batch.completes, "objects": list(self._put(batch.changes))}
             if not self._create(state, told):
                 self.close()

@@ -39,9 +39,7 @@ class LogState:
 
     def after(self, batch: Batch, began: Places) -> "LogState":
         """What it tells after a batch."""
-        kept = {key: each for key, each in self.refused.items() if key not in batch.healed}
-        refused = kept | {each.key: each for each in batch.refused}
-        return LogState(batch.after, {} if batch.completes else began, refused, self.of)
+        return LogState(batch.after, {} if batch.completes else began, batch.still_refused(self.refused), self.of)
 
     def records(self, after: "LogState") -> Iterator[tuple[str, str | None]]:
         """Keys and values that lead from this to another one."""

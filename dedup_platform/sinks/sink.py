@@ -55,6 +55,11 @@ class Batch:
     healed: Sequence[str] = ()
     """Keys that are refused no longer."""
 
+    def still_refused(self, before: Mapping[str, Refusal]) -> dict[str, Refusal]:
+        """What is refused after this batch, by key, of what was before it."""
+        kept = {key: each for key, each in before.items() if key not in self.healed}
+        return kept | {each.key: each for each in self.refused}
+
 
 @dataclass(frozen=True)
 class SinkState:

@@ -83,15 +83,20 @@ def _sink_name(value: str) -> str:
     return value
 
 
-class PostgresSink(Part):
+class _Copy(Part):
+    """What every sink says: the table that it is a copy of, and which changes of it matter."""
+
+    follows: Literal["sessions", "deduplicated_events"]
+    changes: Literal["all", "downstream"] = "all"
+
+
+class PostgresSink(_Copy):
     """A table of Postgres that is kept equal to one of the stream's. `table` is created where it is missing.
 
     Other connection options, a password among them, are a setting (`postgres`).
     """
 
     kind: Annotated[Literal["postgres"], BeforeValidator(_known_kind)]
-    follows: Literal["sessions", "deduplicated_events"]
-    changes: Literal["all", "downstream"] = "all"
     uri: Annotated[Text, AfterValidator(_postgres)]
     table: Annotated[Text, AfterValidator(_qualified)]
 
@@ -101,7 +106,7 @@ class PostgresSink(Part):
         return self.uri, self.table
 
 
-class KafkaSink(Part):
+class KafkaSink(_Copy):
     """A topic of Kafka with a message for each change of one of the stream's tables; keys are the rows' ids.
 
     `envelope` is Debezium's, with the row before and after, or the plain row. Other connection options are a setting
@@ -109,8 +114,6 @@ class KafkaSink(Part):
     """
 
     kind: Literal["kafka"]
-    follows: Literal["sessions", "deduplicated_events"]
-    changes: Literal["all", "downstream"] = "all"
     brokers: Brokers
     topic: Topic
     envelope: Literal["debezium", "row"] = "debezium"
@@ -121,15 +124,13 @@ class KafkaSink(Part):
         return self.brokers, self.topic
 
 
-class FilesSink(Part):
+class FilesSink(_Copy):
     """Files of the changes of one of the stream's tables, in a folder or on S3 (`s3://bucket/prefix`).
 
     A folder is absolute, or relative to the stream file's.
     """
 
     kind: Literal["files"]
-    follows: Literal["sessions", "deduplicated_events"]
-    changes: Literal["all", "downstream"] = "all"
     path: Annotated[Text, AfterValidator(_folder_or_prefix)]
     format: Literal["json", "csv", "parquet"] = "json"
     _origin: Path = PrivateAttr(default_factory=Path.cwd)
@@ -156,15 +157,13 @@ class FilesSink(Part):
         return self.s3 or self.folder
 
 
-class CustomSink(Part):
+class CustomSink(_Copy):
     """A sink of one's own: `factory` names a function, `package.module:function`, that makes it.
 
     It is called with what the sink is to hold (`dedup_platform.sinks.Target`) and with `options`.
     """
 
     kind: Literal["custom"]
-    follows: Literal["sessions", "deduplicated_events"]
-    changes: Literal["all", "downstream"] = "all"
     factory: Annotated[Text, AfterValidator(_factory)]
     options: dict[Text, Text] = Field(default_factory=dict)
 

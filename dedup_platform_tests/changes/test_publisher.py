@@ -59,6 +59,17 @@ def _texts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted(json.dumps(dict(row), default=str, sort_keys=True) for row in rows)
 
 
+def die_after_the_first_batch(published: Copied) -> None:
+    write = SqliteTable.write
+
+    def deadly(sink: SqliteTable, batch: Batch) -> None:
+        write(sink, batch)
+        raise KeyboardInterrupt
+
+    with patch.object(SqliteTable, "write", deadly), pytest.raises(KeyboardInterrupt):
+        published.copy()
+
+
 def test_a_new_sink_begins_with_the_table_and_then_follows(published: Copied) -> None:
     for number in range(3):
         published.take_in(published.event(f"{number}", 60 * number), published.event(f"x{number}", 7, entity="x"))
@@ -116,14 +127,7 @@ def test_a_beginning_that_died_goes_on_with_the_same_rows_over_upkeep(published:
 def test_a_sink_that_is_given_up_in_its_beginning_holds_nothing_back(published: Copied) -> None:
     for number in range(12):
         published.take_in(published.event(f"{number}", 60 * number))
-    write = SqliteTable.write
-
-    def deadly(sink: SqliteTable, batch: Batch) -> None:
-        write(sink, batch)
-        raise KeyboardInterrupt
-
-    with patch.object(SqliteTable, "write", deadly), pytest.raises(KeyboardInterrupt):
-        published.copy()
+    die_after_the_first_batch(published)
     catalog = published.platform.lake.catalog
     published.platform.maintain(EVENTS)
     assert list(pins(catalog, published.stream, SESSIONS)) == ["copy"]
@@ -135,14 +139,7 @@ def test_a_sink_that_is_given_up_in_its_beginning_holds_nothing_back(published: 
 def test_a_beginning_whose_snapshot_is_gone_begins_anew(published: Copied) -> None:
     for number in range(12):
         published.take_in(published.event(f"{number}", 60 * number))
-    write = SqliteTable.write
-
-    def deadly(sink: SqliteTable, batch: Batch) -> None:
-        write(sink, batch)
-        raise KeyboardInterrupt
-
-    with patch.object(SqliteTable, "write", deadly), pytest.raises(KeyboardInterrupt):
-        published.copy()
+    die_after_the_first_batch(published)
     published.take_in(published.event("late", 30))
     published.publish()
     at = position(published.file)
@@ -186,14 +183,7 @@ def test_a_sink_that_is_ahead_of_its_feed_begins_anew(published: Copied) -> None
 
 def test_a_beginning_that_died_and_then_fits_into_one_batch_leaves_nothing_behind(published: Copied) -> None:
     published.take_in(*(published.event(f"{number}", 45 * number) for number in range(12)))
-    write = SqliteTable.write
-
-    def deadly(sink: SqliteTable, batch: Batch) -> None:
-        write(sink, batch)
-        raise KeyboardInterrupt
-
-    with patch.object(SqliteTable, "write", deadly), pytest.raises(KeyboardInterrupt):
-        published.copy()
+    die_after_the_first_batch(published)
     at = position(published.file)
     assert at
     published.take_in(*(published.event(f"bridge{number}", 45 * number + 22) for number in range(12)))
