@@ -16,6 +16,7 @@ from dedup_platform.orchestration.metadata import (
     written_with,
 )
 from dedup_platform.orchestration.partitions import partitions_definition
+from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish import publish
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
@@ -32,11 +33,6 @@ DESCRIPTIONS = {
 def stream_assets(stream: Stream) -> list[dg.AssetsDefinition]:
     """The assets of one stream, upstream first."""
     return [_asset(stream, table) for table in (tables.RAW_EVENTS, *tables.DERIVED)]
-
-
-def pool(stream: Stream, table: str) -> str:
-    """The pool that lets one step at a time write a table."""
-    return f"{stream.name}.{table}"
 
 
 def _asset(stream: Stream, table: str) -> dg.AssetsDefinition:

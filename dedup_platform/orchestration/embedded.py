@@ -13,9 +13,9 @@ from sqlalchemy.exc import DBAPIError
 from dedup_platform import tables
 from dedup_platform.errors import SettingsError
 from dedup_platform.orchestration import runs
-from dedup_platform.orchestration.assets import pool
 from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.orchestration.intake import note_lost_ingests
+from dedup_platform.orchestration.pools import busy_pools, looked_after, pool
 from dedup_platform.orchestration.progress import Listener
 from dedup_platform.platform import Platform
 from dedup_platform.settings import ENV_PREFIX, Settings
@@ -107,11 +107,13 @@ def run_stream(settings: Settings, streams: Mapping[str, Stream], name: str, lis
 
 
 def _execute(definitions: dg.Definitions, instance: dg.DagsterInstance, job: str, tags: Mapping[str, str]) -> None:
-    definitions.resolve_job_def(job).execute_in_process(
-        instance=instance,
-        tags={**runs.this_process(), **tags, **LISTED},
-        run_config={"loggers": {LISTENER: {}}},
-    )
+    # No daemon may be there to look after its pools.
+    with looked_after(instance):
+        definitions.resolve_job_def(job).execute_in_process(
+            instance=instance,
+            tags={**runs.this_process(), **tags, **LISTED},
+            run_config={"loggers": {LISTENER: {}}},
+        )
 
 
 def note_interrupted(platform: Platform) -> None:
@@ -128,7 +130,7 @@ def _wait_for_pools(instance: dg.DagsterInstance, stream: Stream, listener: List
     """Sleep while another run writes the stream's tables: inside a run, Dagster would wait with a busy processor."""
     pools = [pool(stream, table) for table in (tables.RAW_EVENTS, *tables.DERIVED)]
     said: list[str] = []
-    while busy := runs.busy_pools(instance, pools):
+    while busy := busy_pools(instance, pools):
         if busy != said:
             listener.say(f"{stream.name}: waiting for another run, which writes {', '.join(busy)}")
         said = busy

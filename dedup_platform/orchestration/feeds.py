@@ -12,8 +12,8 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.orchestration import runs
-from dedup_platform.orchestration.assets import pool
 from dedup_platform.orchestration.metadata import asset_key
+from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish import numbers, sentence
 from dedup_platform.planning.triage import paused_until
 from dedup_platform.platform import Platform

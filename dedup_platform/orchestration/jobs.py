@@ -10,9 +10,9 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.orchestration import intake, runs
-from dedup_platform.orchestration.assets import pool
 from dedup_platform.orchestration.metadata import asset_key, report
 from dedup_platform.orchestration.partitions import listing
+from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish import publish
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream

@@ -7,8 +7,8 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.maintenance.upkeep import Upkeep
-from dedup_platform.orchestration.assets import pool
 from dedup_platform.orchestration.metadata import asset_key, written_with
+from dedup_platform.orchestration.pools import pool
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 

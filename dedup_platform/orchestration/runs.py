@@ -13,6 +13,7 @@ import psutil  # type: ignore[import-untyped]
 
 from dedup_platform import tables
 from dedup_platform.orchestration.partitions import ordinals
+from dedup_platform.orchestration.pools import free_slots
 from dedup_platform.planning.circuit_breaker import Circuit
 from dedup_platform.planning.triage import NO_RUN, PastRun, RunHistory
 from dedup_platform.stream import Stream
@@ -179,28 +180,15 @@ def this_process() -> dict[str, str]:
 
 
 def fail_dead_runs(instance: dg.DagsterInstance) -> list[str]:
-    """Mark runs as failed whose process is gone, and free the pool slots of all runs that ended; returns the dead.
+    """Mark runs as failed whose process is gone, and free pool slots that nobody needs any more; returns the dead.
 
     A process killed with SIGKILL can do neither for itself. Runs of other machines are left to Dagster's monitoring.
     """
     dead = [run for run in instance.get_runs(dg.RunsFilter(statuses=IN_WORK)) if _is_dead(run)]
     for run in dead:
         instance.report_run_failed(run, "The process of this run is gone; it was killed or its machine restarted.")
-    slots = instance.event_log_storage
-    for run_id in slots.get_concurrency_run_ids() if slots.supports_global_concurrency_limits else ():
-        holder = instance.get_run_by_id(run_id)
-        if holder is None or holder.is_finished:
-            slots.free_concurrency_slots_for_run(run_id)
+    free_slots(instance)
     return [run.run_id for run in dead]
-
-
-def busy_pools(instance: dg.DagsterInstance, pools: list[str]) -> list[str]:
-    """Those of the pools whose slots are all taken."""
-    slots = instance.event_log_storage
-    if not slots.supports_global_concurrency_limits:
-        return []
-    known = slots.get_concurrency_keys()
-    return [pool for pool in pools if pool in known and slots.get_concurrency_info(pool).active_slot_count > 0]
 
 
 def _is_dead(run: dg.DagsterRun) -> bool:

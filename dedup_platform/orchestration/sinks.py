@@ -7,9 +7,9 @@ import dagster as dg
 from dedup_platform import tables
 from dedup_platform.changes import Published
 from dedup_platform.orchestration import runs
-from dedup_platform.orchestration.assets import pool
 from dedup_platform.orchestration.feeds import request
 from dedup_platform.orchestration.metadata import asset_key
+from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish import told
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings

@@ -13,6 +13,7 @@ import pytest
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.orchestration.embedded import open_instance
+from dedup_platform.orchestration.pools import busy_pools
 from dedup_platform.settings import Settings
 from dedup_platform.testing import make_stream
 
@@ -48,7 +49,7 @@ def label(process: psutil.Process, host: str | None = None, drift: float = 0.0) 
 
 def is_buried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     failed = runs.fail_dead_runs(instance) == [run.run_id]
-    assert runs.busy_pools(instance, ["a.table", "b.table"]) == ([] if failed else ["a.table"])
+    assert busy_pools(instance, ["a.table", "b.table"]) == ([] if failed else ["a.table"])
     return failed
 
 
@@ -80,7 +81,7 @@ def test_slots_of_runs_that_ended_are_freed(instance: dg.DagsterInstance) -> Non
     run = started(instance, label(psutil.Process()))
     instance.report_run_failed(run)
     assert runs.fail_dead_runs(instance) == []
-    assert runs.busy_pools(instance, ["a.table"]) == []
+    assert busy_pools(instance, ["a.table"]) == []
 
 
 def test_what_an_ingest_touched_is_in_work_until_it_ends(instance: dg.DagsterInstance, tmp_path: Path) -> None:
