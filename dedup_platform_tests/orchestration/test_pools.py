@@ -71,8 +71,13 @@ def test_a_run_without_a_daemon_does_not_wait_for_ever(
 ) -> None:
     queue_unseen(instance, monkeypatch)
     gave_up = Event()
-    # It is run in this thread, so nobody else can end it: after that long the pool opens.
-    rescue = Timer(30, lambda: (gave_up.set(), instance.event_log_storage.delete_concurrency_limit(POOL)))
+
+    def open_pool() -> None:
+        gave_up.set()
+        instance.event_log_storage.delete_concurrency_limit(POOL)
+
+    # The run has this thread for itself: what else would end it?
+    rescue = Timer(30, open_pool)
     rescue.start()
     with pools.looked_after(instance, seconds=0.2):
         assert job.execute_in_process(instance=instance).success
