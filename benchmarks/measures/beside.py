@@ -16,7 +16,6 @@ from benchmarks.process import PROJECT, Contestant, Run
 NAME = "beside"
 SHARE = 5
 LONG_DAYS, EVENTS_PER_DAY = 300, 1_000
-COLD_ROUNDS = 4
 
 Turn = Callable[[Contestant, Task, int], Run]
 
@@ -46,8 +45,9 @@ def _built(bench: Bench, events: Events, buckets: int, checkouts: Mapping[str, P
     """From files to sessions, in processes of their own, each checkout first in turn; returns the last ones."""
     runs: dict[str, list[Run]] = {name: [] for name in checkouts}
     tasks: dict[str, Task] = {}
-    for number in range(COLD_ROUNDS):
-        bench.say(f"{NAME}: {events.events:,} events from nothing, run {number + 1} of {COLD_ROUNDS}")
+    rounds = bench.options.runs + 1
+    for number in range(rounds):
+        bench.say(f"{NAME}: {events.events:,} events from nothing, run {number + 1} of {rounds}")
         for name in _order(checkouts, number):
             tasks[name] = replace(bench.fresh_task(name, events, f"work/{NAME}"), buckets=buckets)
             with Contestant(name, tasks[name], checkouts[name]) as side:
