@@ -13,8 +13,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.lake import Staged
 from dedup_platform.lake.snapshots import files_by_cell
+from dedup_platform.lake.staged import Staged
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream

@@ -12,9 +12,9 @@ from benchmarks.contender import TIMEOUT_MINUTES, Contender, Output, Task
 from benchmarks.contenders.event_log import EventLog, recording
 from benchmarks.data import START
 from dedup_platform import tables
-from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.commits import Commit
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.spark.session import spark_session

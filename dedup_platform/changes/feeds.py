@@ -13,9 +13,9 @@ from pyiceberg.manifest import DataFile
 
 from dedup_platform import tables
 from dedup_platform.changes.difference import Differences
-from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.durable import sync_written
 from dedup_platform.lake.feeds import FeedPosition, FeedTable, Step, steps
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.snapshots import committed_at
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.planning.moments import EPOCH

@@ -13,7 +13,7 @@ from dedup_platform import tables
 from dedup_platform.changes.batches import ORDINAL, VERSION, batches, halves
 from dedup_platform.changes.reading import FRESH, FeedReader
 from dedup_platform.errors import ConflictError, RefusedRowsError, SinkError, SinkTakenError
-from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.pins import unpin
 from dedup_platform.settings import Settings
 from dedup_platform.sinks import Batch, Position, Refusal, Sink, open_sink

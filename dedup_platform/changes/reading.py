@@ -11,10 +11,10 @@ from pyiceberg.table.snapshots import Snapshot
 from dedup_platform import tables
 from dedup_platform.changes.batches import ORDINAL, VERSION
 from dedup_platform.errors import ConflictError
-from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.feed_files import Change, feed_files, in_turns
 from dedup_platform.lake.feeds import feed_position, steps
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.pins import is_kept, pin
 from dedup_platform.lake.snapshots import committed_at, head, live_files
 from dedup_platform.lake.table_files import TableFiles, frame_of

@@ -17,8 +17,8 @@ from dedup_platform.ingest.append import Span
 from dedup_platform.ingest.discovery import Generations, Look, judged, look_at_bucket, look_at_folder
 from dedup_platform.ingest.intake import CELL_BYTES, Intake, buckets_for
 from dedup_platform.ingest.pending import Waiting
-from dedup_platform.lake import Lakehouse, Staged
 from dedup_platform.lake.commits import Commit
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import (
     ANY_GENERATION,
     Acceptance,
@@ -27,6 +27,7 @@ from dedup_platform.lake.receipts import (
     SummaryValues,
     new_receipt_name,
 )
+from dedup_platform.lake.staged import Staged
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.sources.files import SourceFile, changed_since_listed, grouped, read_files, read_group
 from dedup_platform.sources.s3 import S3Access

@@ -6,8 +6,8 @@ from datetime import datetime
 from dedup_platform.ingest.files import FilesIntake
 from dedup_platform.ingest.kafka import KafkaIntake, PartitionOffsets
 from dedup_platform.ingest.pending import Waiting
-from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.commits import Commit
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.ledger import Ledger
 from dedup_platform.stream import KafkaSource, Stream
 

@@ -10,9 +10,10 @@ from dedup_platform import tables
 from dedup_platform.errors import ConservationError
 from dedup_platform.ingest.append import Appending, Reader, Span, append
 from dedup_platform.ingest.pending import Waiting
-from dedup_platform.lake import Lakehouse, Staged
 from dedup_platform.lake.commits import Commit
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import SummaryValues
+from dedup_platform.lake.staged import Staged
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.planning.cells import Cell
 from dedup_platform.sources.clock_skew import clocks

@@ -24,10 +24,11 @@ from dedup_platform.ingest.offset_ranges import (
     up_to,
 )
 from dedup_platform.ingest.pending import Waiting
-from dedup_platform.lake import Lakehouse, Staged
 from dedup_platform.lake.commits import Commit
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import PositionsReceipt, SummaryValues, new_receipt_name
 from dedup_platform.lake.snapshots import POSITIONS
+from dedup_platform.lake.staged import Staged
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.sources.kafka import Place, Positions, Range, Standing, Topic, TopicState, read_ranges
 from dedup_platform.stream import KafkaAppendTime, Stream

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
-from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import PositionsReceipt
 from dedup_platform.lake.snapshots import POSITIONS, SUMMARY, ancestry, positions_receipt, summary
 from dedup_platform.sources.kafka import Place, Positions, Standing

@@ -1,7 +1,4 @@
-"""The only package that writes Iceberg."""
+"""The only package that writes Iceberg.
 
-from dedup_platform.lake.lakehouse import Lakehouse
-from dedup_platform.lake.publishing import STAGING
-from dedup_platform.lake.staged import Staged
-
-__all__ = ["STAGING", "Lakehouse", "Staged"]
+Nothing is imported here: workers need the data files' part of it only, and start so much sooner.
+"""

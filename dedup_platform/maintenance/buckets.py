@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, ConservationError, IncompatibleChangeError
-from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.layout import Files, Layout
 from dedup_platform.lake.receipts import BuildReceipt, Input, SummaryValues
 from dedup_platform.lake.snapshots import ancestry, bucket_count, changes_numbering, head, paired_duplicates

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyiceberg.table import Table
 
-from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import AnyReceipt, FilesReceipt, Part, PartKind, Parts, SummaryValues, parts_of
 from dedup_platform.lake.snapshots import ancestry, positions_receipt, summary
 from dedup_platform.ledger import Head, Ledger

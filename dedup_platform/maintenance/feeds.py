@@ -5,8 +5,8 @@ from collections import Counter
 from datetime import datetime, timedelta
 from itertools import islice
 
-from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.feeds import told_snapshots
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.snapshots import ancestry, head, live_files
 from dedup_platform.maintenance import procedures
 from dedup_platform.maintenance.history import cut_history, tagged_snapshots

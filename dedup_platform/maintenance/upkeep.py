@@ -13,10 +13,11 @@ from itertools import islice
 
 from dedup_platform import tables
 from dedup_platform.errors import ClockBehindError
-from dedup_platform.lake import STAGING, Lakehouse
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.feeds import needed_by_feed, pass_rewrites
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.pins import unpin_dropped
+from dedup_platform.lake.publishing import STAGING
 from dedup_platform.lake.snapshots import (
     POSITIONS,
     ancestry,

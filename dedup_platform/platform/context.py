@@ -8,8 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform import tables
 from dedup_platform.errors import UnknownStreamError
-from dedup_platform.lake import Lakehouse, snapshots
+from dedup_platform.lake import snapshots
 from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.snapshots import bucket_count
 from dedup_platform.ledger import Ledger
 from dedup_platform.planning.moments import Clock

@@ -13,9 +13,10 @@ from types import MappingProxyType
 from pyiceberg.manifest import DataFile
 
 from dedup_platform.errors import ConservationError
-from dedup_platform.lake import Lakehouse, Staged
 from dedup_platform.lake.commits import Commit
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import BuildReceipt, SummaryValues
+from dedup_platform.lake.staged import Staged
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.planning.cells import NO_ENTITY, Cell, Cells, grown, reach

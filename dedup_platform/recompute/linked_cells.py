@@ -7,7 +7,7 @@ from functools import partial
 import polars as pl
 from pyiceberg.manifest import DataFile
 
-from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.planning.cells import Cell, Cells, reach
 from dedup_platform.planning.linking import Link, Span

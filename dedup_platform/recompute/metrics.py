@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from dedup_platform.lake import Staged
+from dedup_platform.lake.staged import Staged
 from dedup_platform.ledger import Ledger
 from dedup_platform.planning.cells import Cell
 from dedup_platform.stream import Stream

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from pyiceberg.manifest import DataFile
 
-from dedup_platform.lake import Staged
+from dedup_platform.lake.staged import Staged
 from dedup_platform.planning.cells import Cell, Cells
 from dedup_platform.recompute.chunks import CellFiles
 from dedup_platform.recompute.tasks import CellResult

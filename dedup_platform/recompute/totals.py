@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyiceberg.conversions import from_bytes
 from pyiceberg.types import TimestamptzType
 
-from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.snapshots import files_by_cell
 from dedup_platform.ledger import Head
 from dedup_platform.planning.moments import in_microseconds

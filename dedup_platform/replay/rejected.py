@@ -18,7 +18,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from dedup_platform.errors import ConservationError, FilesReplacedError, UnknownRecordError
-from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import RewriteReceipt, SummaryValues
 from dedup_platform.lake.snapshots import added_rejected_files, ancestry, cell_of
 from dedup_platform.lake.table_files import TableFiles

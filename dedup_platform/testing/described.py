@@ -15,10 +15,10 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import TimestamptzType
 
 from dedup_platform import tables
-from dedup_platform.lake import Staged
 from dedup_platform.lake.layout import Files, Layout
 from dedup_platform.lake.receipts import FilesReceipt, ReadFile, Receipt, RewriteReceipt
 from dedup_platform.lake.snapshots import SUMMARY, ancestry, bucket_count, summary
+from dedup_platform.lake.staged import Staged
 from dedup_platform.planning.cells import NO_ENTITY, Cell
 from dedup_platform.planning.moments import EPOCH, microseconds
 from dedup_platform.platform import Platform

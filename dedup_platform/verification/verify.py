@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pyspark.sql import DataFrame, functions as F
 
-from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.ledger import Ledger
 from dedup_platform.stream import KafkaSource, Stream
 from dedup_platform.tables import (

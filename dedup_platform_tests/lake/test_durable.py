@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from sqlalchemy import event
 
-from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.durable import DurableFileIO, sync_written
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import FilesReceipt
 from dedup_platform.lake.snapshots import head
 from dedup_platform.planning.cells import Cell

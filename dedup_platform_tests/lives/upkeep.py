@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from pyiceberg.table.snapshots import Operation
 
-from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.snapshots import files_by_cell, head, live_files
 from dedup_platform.stream import Stream
 from dedup_platform.tables import FOLLOWED, column_names

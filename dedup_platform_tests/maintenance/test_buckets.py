@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
-from dedup_platform.lake import Lakehouse, Staged
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.layout import Layout
 from dedup_platform.lake.snapshots import bucket_count, rewrites_only
+from dedup_platform.lake.staged import Staged
 from dedup_platform.platform import Platform
 from dedup_platform.stream import load_stream
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, temporary_platform, utc, write_batch

@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from dedup_platform import tables
-from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import AnyReceipt, FilesReceipt, Part, PositionsReceipt
 from dedup_platform.ledger.schema import LISTINGS, METADATA
 from dedup_platform.maintenance import checkpoints, procedures

@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.lake import Staged
 from dedup_platform.lake.snapshots import ancestry, head, paired_duplicates, rewrites_only
+from dedup_platform.lake.staged import Staged
 from dedup_platform.ledger import CellSize
 from dedup_platform.maintenance import procedures, upkeep
 from dedup_platform.maintenance.upkeep import Upkeep

@@ -11,9 +11,10 @@ import pytest
 
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
-from dedup_platform.lake import Lakehouse, Staged
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import BuildReceipt
 from dedup_platform.lake.snapshots import added_files, bucket_count, changes_numbering, head, paired_duplicates
+from dedup_platform.lake.staged import Staged
 from dedup_platform.maintenance.buckets import Rebucketing
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError
 from dedup_platform.ingest.append import Appending, append
-from dedup_platform.lake import Staged
 from dedup_platform.lake.snapshots import bucket_count
+from dedup_platform.lake.staged import Staged
 from dedup_platform.platform import Platform
 from dedup_platform.settings import CATALOG
 from dedup_platform.sources.files import grouped, list_files, read_group

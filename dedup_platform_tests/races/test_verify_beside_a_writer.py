@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.ledger import Ledger
 from dedup_platform.testing import HeldClock, lay_out, make_stream, record, temporary_platform, utc, write_batch
 

@@ -13,10 +13,11 @@ from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform.errors import ConflictError, LostRecordsError
 from dedup_platform.ingest.kafka_offsets import TOPICS
-from dedup_platform.lake import Lakehouse, Staged
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.layout import Layout
 from dedup_platform.lake.receipts import SummaryValues
 from dedup_platform.lake.snapshots import SUMMARY, head
+from dedup_platform.lake.staged import Staged
 from dedup_platform.maintenance.upkeep import Maintenance
 from dedup_platform.platform import Platform
 from dedup_platform.sources.kafka import Place, Positions

@@ -9,8 +9,8 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 
 from dedup_platform.errors import LostRecordsError, SourceError
-from dedup_platform.lake import Staged
 from dedup_platform.lake.snapshots import head
+from dedup_platform.lake.staged import Staged
 from dedup_platform.maintenance import procedures
 from dedup_platform.platform import Platform
 from dedup_platform.sources.kafka import topic as asking
