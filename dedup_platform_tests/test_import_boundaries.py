@@ -103,3 +103,11 @@ def test_a_package_that_no_layer_names_is_refused(copy: Path) -> None:
 def test_the_rules_work_without_dagster() -> None:
     script = "import sys, dedup_platform.verification.sessions; assert 'dagster' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_workers_import_no_catalog() -> None:
+    """They start with every Spark session, and what they need not would be waited for."""
+    needless = "{'boto3', 'dagster', 'sqlalchemy'}"
+    program = f"import sys, dedup_platform.recompute.tasks; print(*sorted({needless} & sys.modules.keys()))"
+    told = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert told.stdout == "\n"
