@@ -36,14 +36,16 @@ SESSION_CHANGES = "session_changes"
 
 INPUT_OF = {DEDUPLICATED_EVENTS: RAW_EVENTS, SESSION_FRAGMENTS: DEDUPLICATED_EVENTS, SESSIONS: SESSION_FRAGMENTS}
 """Each planned table and the table that it is built from, in the order of building. `duplicate_events` is written with
-`deduplicated_events`."""
+`deduplicated_events`. Which of them a stream has, `derived` tells."""
 
 DERIVED = tuple(INPUT_OF)
 ALL = (RAW_EVENTS, DUPLICATE_EVENTS, *DERIVED)
-"""The tables whose rows lie in cells."""
+"""The tables whose rows lie in cells. Which of them a stream has, `all_of` tells."""
+OF_SESSIONS = (SESSION_FRAGMENTS, SESSIONS)
+"""The tables that only a stream with `sessions` has."""
 
 FEED_OF = {DEDUPLICATED_EVENTS: EVENT_CHANGES, SESSIONS: SESSION_CHANGES}
-"""Each table that consumers follow, and the table of its changes."""
+"""Each table that consumers follow, and the table of its changes. Which of them a stream has, `feeds_of` tells."""
 FOLLOWED = {feed: table for table, feed in FEED_OF.items()}
 
 COORDINATES = ("source", "source_partition", "source_offset", "source_index")
@@ -143,14 +145,27 @@ _EFFECT = (
 _FIRST_ARRIVED = (Column("arrival_time", "timestamp"), *COORDINATE_COLUMNS, Column("session_id", "string"))
 
 
+def derived(stream: Stream) -> tuple[str, ...]:
+    """The planned tables of a stream, in the order of building."""
+    return tuple(table for table in DERIVED if stream.sessions or table not in OF_SESSIONS)
+
+
+def all_of(stream: Stream) -> tuple[str, ...]:
+    """The tables of a stream whose rows lie in cells, in the order of building."""
+    return (RAW_EVENTS, DUPLICATE_EVENTS, *derived(stream))
+
+
+def feeds_of(stream: Stream) -> dict[str, str]:
+    """The tables of a stream that consumers follow, and the table of the changes of each."""
+    return {table: feed for table, feed in FEED_OF.items() if table in derived(stream)}
+
+
 def columns(stream: Stream, table: str) -> tuple[Column, ...]:
     """The columns of a table of this stream, in order."""
     if table in FOLLOWED:
         return (_CHANGE_TYPE, *COMMIT_COLUMNS, *columns(stream, FOLLOWED[table]), *told_columns(stream, table))
     attributes = tuple(Column(name, attribute.type) for name, attribute in stream.attributes.items())
-    aggregates = tuple(
-        Column(name, aggregate_type(stream, aggregate)) for name, aggregate in stream.sessions.aggregates.items()
-    )
+    aggregates = tuple(Column(name, aggregate_type(stream, aggregate)) for name, aggregate in stream.aggregates.items())
     event = (*_EVENT, *attributes)
     return {
         RAW_EVENTS: (
@@ -215,7 +230,7 @@ def large_sums(stream: Stream) -> dict[str, Decimal]:
     that number itself, so that whoever joins fragments knows.
     """
     found = {}
-    for name, aggregate in stream.sessions.aggregates.items():
+    for name, aggregate in stream.aggregates.items():
         precision, scale = decimal_of(stream.attributes[aggregate.attribute].type) or (0, 0)
         if aggregate.function == "sum" and precision + _DIGITS_OF_COUNTS > _MOST_DIGITS:
             found[name] = Decimal((0, (9,) * _MOST_DIGITS, -scale))

@@ -71,6 +71,8 @@ def check(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
         values.print_json([stream.model_dump(mode="json") for stream in deployment.streams.values()])
     else:
         output.print_streams(out, deployment.streams.values())
+        for name in deployment.streams:
+            output.print_switched_off(out, name, platform.switched_off(name))
 
 
 @app.command()

@@ -33,9 +33,20 @@ def print_streams(console: Console, streams: Iterable[Stream]) -> None:
     for stream in streams:
         source = f"{stream.source.format}: {_source(stream)}"
         partitions = f"{stream.partitions.granularity}s from {stream.partitions.key(_first(stream))}"
-        window, timeout = format_duration(stream.deduplicate.window), format_duration(stream.sessions.timeout)
+        window = format_duration(stream.deduplicate.window)
+        timeout = format_duration(stream.sessions.timeout) if stream.sessions else "no sessions"
         table.add_row(stream.name, partitions, window, timeout, source)
     console.print(table)
+
+
+def print_switched_off(console: Console, stream: str, tables: Sequence[str]) -> None:
+    """What becomes of tables whose stream has no sessions any more; nothing where there are none."""
+    if tables:
+        console.print(
+            f"{stream}: the stream file has no `sessions`, so {' and '.join(tables)} stay as they are. "
+            "With `sessions` in it again they are brought up to date.",
+            markup=False,
+        )
 
 
 def _source(stream: Stream) -> str:
@@ -74,6 +85,7 @@ def print_status(console: Console, statuses: Iterable[Status]) -> None:
             console.print(f"  {status.trouble}", markup=False)
         if status.health.state != "normal":
             console.print(f"  {sentence(status.health)}", markup=False)
+        print_switched_off(console, status.stream, status.switched_off)
         table = _table("table", "rows#", "cells#", "stale#", "files#", "size#")
         for each in status.tables:
             numbers = [f"{number:,}" for number in (each.rows, each.cells, each.stale_cells, each.files)]

@@ -45,6 +45,7 @@ def status_value(status: Status) -> dict[str, Any]:
         else None,
         "trouble": status.trouble,
         "health": _health(status.health),
+        "switched_off": list(status.switched_off),
         # As text: a snapshot id has more digits than the numbers of most readers of JSON.
         "tables": {table.table: asdict(table) | {"snapshot_id": str(table.snapshot_id)} for table in status.tables},
     }

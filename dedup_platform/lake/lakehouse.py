@@ -49,7 +49,7 @@ class Lakehouse(Publisher):
         """Create what is missing of the stream's namespace and tables, each with an empty first snapshot."""
         with suppress(NamespaceAlreadyExistsError, IntegrityError):
             self.catalog.iceberg.create_namespace(stream.name)
-        for table in tables.ALL:
+        for table in tables.all_of(stream):
             if self.catalog.load(stream.name, table) is None:
                 # Another process may have created the first ones, and may have chosen otherwise.
                 raw = self.catalog.load(stream.name, tables.RAW_EVENTS)
@@ -83,7 +83,7 @@ class Lakehouse(Publisher):
         return found
 
     def _loaded(self, stream: Stream) -> dict[str, Table]:
-        return {name: table for name in tables.ALL if (table := self.catalog.load(stream.name, name))}
+        return {name: table for name in tables.all_of(stream) if (table := self.catalog.load(stream.name, name))}
 
     def _create_table(self, stream: Stream, table: str, buckets: int) -> None:
         schema = tables.iceberg_schema(tables.columns(stream, table))
@@ -175,7 +175,7 @@ class Lakehouse(Publisher):
 
     def buckets(self, stream: Stream) -> int:
         """N of the stream's existing tables. Raises IncompatibleChangeError while a change of it is not finished."""
-        found = [self._load(stream.name, table) for table in tables.ALL]
+        found = [self._load(stream.name, table) for table in tables.all_of(stream)]
         check_buckets(stream, found)
         return bucket_count(found[0])
 

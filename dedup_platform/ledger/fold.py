@@ -119,12 +119,13 @@ class Fold:
         """What is told of how cells were built, oldest first."""
         return [each for each in self.told if isinstance(each, Proof)]
 
-    def write(self, connection: sa.Connection, stream: str, name: str) -> None:
-        """Add everything to the SQL tables."""
+    def write(self, connection: sa.Connection, stream: str, name: str, beside: Collection[str]) -> None:
+        """Add everything to the SQL tables. What waits for a table that is not among those `beside`, nobody asks."""
         held = self._write_sizes(connection, stream, name)
         if name in CONSUMER:
             self._disturb_emptied(connection, stream, name)
-            self._write_news(connection, stream, name)
+            if CONSUMER[name] in beside:
+                self._write_news(connection, stream, name)
             self._write_untold(connection, stream, name, held)
         if name == tables.RAW_EVENTS:
             _write_files(connection, stream, self.told)

@@ -1,6 +1,6 @@
 """The ledger itself: `sync` folds the tables' snapshots, everything else reads."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 import sqlalchemy as sa
@@ -31,10 +31,12 @@ from dedup_platform.ledger.schema import (
     ACCEPTED,
     BUILT,
     CELLS,
+    CHANGES,
     FILES,
     HEADS,
     LISTINGS,
     METADATA,
+    UNTOLD,
     in_cells,
     in_partitions,
     in_paths,
@@ -48,10 +50,11 @@ from dedup_platform.stream import Stream
 
 
 class Ledger:
-    """The control database. `sync` folds; everything else reads."""
+    """The control database. `sync` folds; everything else reads. `stream` tells a stream by its name."""
 
-    def __init__(self, settings: Settings, catalog: Catalog) -> None:
+    def __init__(self, settings: Settings, catalog: Catalog, stream: Callable[[str], Stream]) -> None:
         self.catalog = catalog
+        self._stream = stream
         self._settings = settings
         self._engine: sa.Engine | None = None
         self._identity: tuple[int, int] | None = None
@@ -89,8 +92,9 @@ class Ledger:
             with for_reading(self.engine).connect() as connection:
                 known = read_heads(connection, stream)
             # In this order, so that what is known is never newer than what is loaded.
-            loaded = {name: table for name in reversed(tables.ALL) if (table := self.catalog.load(stream, name))}
-            if len(loaded) < len(tables.ALL):
+            wanted = tables.all_of(self._stream(stream))
+            loaded = {name: table for name in reversed(wanted) if (table := self.catalog.load(stream, name))}
+            if len(loaded) < len(wanted):
                 return {}
             try:
                 folds = self._gather(stream, loaded, known)
@@ -98,7 +102,7 @@ class Ledger:
                 if self._are_newest(stream, loaded):
                     raise
                 continue  # history expired while we read it
-            if not any(folds.values()):
+            if not any(folds.values()) and known.keys() == loaded.keys():
                 return {name: folded for name, (_, folded) in known.items()}
             with self.engine.begin() as connection:
                 lock(connection, stream)
@@ -240,9 +244,11 @@ def _write(
     """Write what was gathered, all of it or nothing."""
     if any(fold and fold.is_whole for fold in folds.values()):
         _forget(connection, stream)
+    for name in read_heads(connection, stream).keys() - loaded.keys():
+        _forget_table(connection, stream, name)
     for name, fold in folds.items():
         if fold:
-            fold.write(connection, stream, name)
+            fold.write(connection, stream, name, loaded)
             _move_head(connection, stream, name, loaded[name], fold)
     reconcile(connection, stream, loaded, folds)
     return {name: folded for name, (_, folded) in read_heads(connection, stream).items()}
@@ -267,3 +273,10 @@ def _move_head(connection: sa.Connection, stream: str, name: str, table: Table, 
 def _forget(connection: sa.Connection, stream: str) -> None:
     for table in METADATA.sorted_tables:
         connection.execute(sa.delete(table).where(table.c.stream == stream))
+
+
+def _forget_table(connection: sa.Connection, stream: str, name: str) -> None:
+    """Forget a derived table that the stream has no longer, and what waits for it: nobody folds that any more."""
+    for table in (HEADS, CELLS, CHANGES, BUILT, UNTOLD):
+        connection.execute(sa.delete(table).where(of(table, stream, name)))
+    connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, tables.INPUT_OF[name])))

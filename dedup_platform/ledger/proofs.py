@@ -36,7 +36,8 @@ def reconcile(
         built = of(BUILT, stream, tables.DEDUPLICATED_EVENTS)
         newest = head(loaded[tables.RAW_EVENTS]).sequence_number
         connection.execute(sa.update(BUILT).where(built).values(fingerprint=LOST, input_sequence=newest))
-    for table, source in tables.INPUT_OF.items():
+    for table in filter(loaded.__contains__, tables.INPUT_OF):
+        source = tables.INPUT_OF[table]
         if any(fold and (fold.is_whole or fold.numbered_at) for fold in (folds[table], folds[source])):
             _prove(connection, stream, table, loaded)
     for name, fold in folds.items():
@@ -54,8 +55,7 @@ def _prove(connection: sa.Connection, stream: str, table: str, loaded: Mapping[s
         sequence = newest.sequence_number or 0
         connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, source), CHANGES.c.sequence < sequence))
         connection.execute(sa.delete(BUILT).where(of(BUILT, stream, table), BUILT.c.input_sequence < sequence))
-    if source == tables.RAW_EVENTS:
-        _add_emptied(connection, stream, head(loaded[source]))
+    _add_emptied(connection, stream, table, head(loaded[source]))
     _lose(connection, stream, table, head(loaded[source]).sequence_number or 0)
 
 
@@ -76,22 +76,23 @@ def _lose(connection: sa.Connection, stream: str, table: str, newest: int) -> No
     connection.execute(sa.insert(BUILT).from_select([column.name for column in BUILT.c], unknown))
 
 
-def _add_emptied(connection: sa.Connection, stream: str, newest: Snapshot) -> None:
-    """Let cells of raw have changed that have none of the rows that were judged there, whatever tells of it.
+def _add_emptied(connection: sa.Connection, stream: str, table: str, newest: Snapshot) -> None:
+    """Let cells of a table's input have changed that have none of the rows it was built from, whatever tells of it.
 
-    Those went to other cells, and are judged anew together with what is there.
+    Records of raw went to other cells, and are judged anew together with what is there.
     """
-    judged = (tables.DEDUPLICATED_EVENTS, tables.DUPLICATE_EVENTS)
+    source = tables.INPUT_OF[table]
+    made = (table, tables.DUPLICATE_EVENTS) if source == tables.RAW_EVENTS else (table,)
     at, sequence = micros(committed_at(newest)), newest.sequence_number or 0
     # Postgres takes a null without a type for text.
     no_arrival = sa.cast(sa.null(), CHANGES.c.arrival_min.type)
     values = (sa.literal(sequence), sa.literal(at), sa.literal(0), no_arrival, sa.true())
-    place = sa.literal(stream), sa.literal(tables.RAW_EVENTS), *CELLS.c["partition", "bucket"]
+    place = sa.literal(stream), sa.literal(source), *CELLS.c["partition", "bucket"]
     emptied = sa.select(*place, *values).where(
         CELLS.c.stream == stream,
-        CELLS.c.table.in_(judged),
-        ~_known(CELLS.alias(), stream, tables.RAW_EVENTS),
-        ~_known(CHANGES, stream, tables.RAW_EVENTS),
+        CELLS.c.table.in_(made),
+        ~_known(CELLS.alias(), stream, source),
+        ~_known(CHANGES, stream, source),
     )
     connection.execute(sa.insert(CHANGES).from_select([column.name for column in CHANGES.c], emptied.distinct()))
 

@@ -164,12 +164,14 @@ class Rebucketing:
         return cells if table == tables.RAW_EVENTS else {cell for cell in cells if cell.bucket != NO_ENTITY}
 
     def _is_stale(self, stream: Stream) -> bool:
-        found = [self.ledger.facts(stream, table, fingerprint(stream, table)) for table in tables.DERIVED]
+        found = [self.ledger.facts(stream, table, fingerprint(stream, table)) for table in tables.derived(stream)]
         return any(facts.pending for facts in found)
 
     def _numbers(self, stream: Stream) -> dict[str, int]:
         """How many buckets each table has."""
-        return {table: bucket_count(self.lake.catalog.load_table(stream.name, table)) for table in tables.ALL}
+        return {
+            table: bucket_count(self.lake.catalog.load_table(stream.name, table)) for table in tables.all_of(stream)
+        }
 
 
 def _other_change(stream: Stream, begun: int) -> str:

@@ -135,8 +135,8 @@ class Checkpoints:
         """The receipts and parts that some snapshot leads to; None if there are too many to follow."""
         needed: set[str] = set()
         checkpoints: set[str] = set()
-        for table in ALL:
-            found = self.lake.catalog.load_table(stream.name, table).snapshots()
+        for loaded in filter(None, (self.lake.catalog.load(stream.name, table) for table in ALL)):
+            found = loaded.snapshots()
             needed |= {name for each in found for name in (summary(each, "receipt"), positions_receipt(each)) if name}
             checkpoints |= {name for each in found if (name := summary(each, "checkpoint"))}
             ids = {each.snapshot_id for each in found}

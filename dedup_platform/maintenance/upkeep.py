@@ -29,7 +29,6 @@ from dedup_platform.lake.snapshots import (
     total_files,
 )
 from dedup_platform.ledger import Head, Ledger
-from dedup_platform.ledger.schema import CONSUMER
 from dedup_platform.maintenance import procedures
 from dedup_platform.maintenance.checkpoints import Checkpoints
 from dedup_platform.maintenance.history import (
@@ -152,7 +151,7 @@ class Maintenance:
             expired -= self._paired(stream)
         # Kept for the next time: snapshots that the consumer has not processed, and those that record a rollback or a
         # foreign write, until that is repaired: a snapshot older than all history counts as expired.
-        consumer = CONSUMER.get(table)
+        consumer = next((each for each in tables.derived(stream) if tables.INPUT_OF[each] == table), None)
         is_lost = any(self.ledger.is_lost(stream.name, each) for each in (table, consumer) if each)
         if not is_lost and not (consumer and self._unproven(stream, consumer, history)):
             expired |= {snapshot.snapshot_id for snapshot in history.expired}

@@ -32,7 +32,7 @@ DESCRIPTIONS = {
 
 def stream_assets(stream: Stream) -> list[dg.AssetsDefinition]:
     """The assets of one stream, upstream first."""
-    return [_asset(stream, table) for table in (tables.RAW_EVENTS, *tables.DERIVED)]
+    return [_asset(stream, table) for table in (tables.RAW_EVENTS, *tables.derived(stream))]
 
 
 def _asset(stream: Stream, table: str) -> dg.AssetsDefinition:

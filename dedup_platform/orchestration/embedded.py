@@ -38,7 +38,7 @@ storage:
 
 def steps_of(stream: Stream) -> int:
     """How many steps it is from the source to the last sink."""
-    return 1 + len(tables.DERIVED) + len(stream.publish.sinks)
+    return 1 + len(tables.derived(stream)) + len(stream.publish.sinks)
 
 
 def make_dagster_home(settings: Settings) -> None:
@@ -128,7 +128,7 @@ def note_interrupted(platform: Platform) -> None:
 
 def _wait_for_pools(instance: dg.DagsterInstance, stream: Stream, listener: Listener) -> None:
     """Sleep while another run writes the stream's tables: inside a run, Dagster would wait with a busy processor."""
-    pools = [pool(stream, table) for table in (tables.RAW_EVENTS, *tables.DERIVED)]
+    pools = [pool(stream, table) for table in (tables.RAW_EVENTS, *tables.derived(stream))]
     said: list[str] = []
     while busy := busy_pools(instance, pools):
         if busy != said:

@@ -28,14 +28,14 @@ DESCRIPTIONS = {
 
 def feed_assets(stream: Stream) -> list[dg.AssetsDefinition]:
     """The feeds of one stream. Each holds all partitions: a version may change several."""
-    return [_asset(stream, table) for table in tables.FEED_OF]
+    return [_asset(stream, table) for table in tables.feeds_of(stream)]
 
 
 def publish_job(stream: Stream) -> Any:  # Dagster does not publish the type
     """Bring all feeds of a stream up to the newest commits."""
     return dg.define_asset_job(
         runs.publish_job_name(stream),
-        selection=dg.AssetSelection.assets(*(asset_key(stream, feed) for feed in tables.FOLLOWED)),
+        selection=dg.AssetSelection.assets(*(asset_key(stream, feed) for feed in tables.feeds_of(stream).values())),
         description=f"Publish what commits of {stream.name} changed and no version tells yet.",
         executor_def=dg.in_process_executor,
         tags={runs.STREAM: stream.name},

@@ -20,7 +20,7 @@ from dedup_platform.stream import Stream
 
 def repair_job(stream: Stream) -> Any:  # Dagster does not publish the type
     """The derived tables, over a range of partitions that the run's tags name."""
-    derived = (tables.DUPLICATE_EVENTS, *tables.DERIVED)
+    derived = (tables.DUPLICATE_EVENTS, *tables.derived(stream))
     return dg.define_asset_job(
         runs.repair_job_name(stream),
         selection=dg.AssetSelection.assets(*(asset_key(stream, table) for table in derived)),
@@ -35,7 +35,7 @@ def unlisted_job(stream: Stream, resources: Mapping[str, dg.ResourceDefinition])
     A run of assets can only be asked for partitions that Dagster knows, so these are steps that are none. Where a
     sensor has several jobs, each must hold its `resources` itself.
     """
-    first, *others = (_repair_unlisted(stream, table) for table in tables.DERIVED)
+    first, *others = (_repair_unlisted(stream, table) for table in tables.derived(stream))
 
     @dg.job(
         name=runs.unlisted_job_name(stream),
@@ -58,7 +58,7 @@ def ingest_job(stream: Stream) -> dg.JobDefinition:
     Which partitions it touches is known only once it has read them, so these are steps that report materializations,
     and not assets, whose partitions must be known before.
     """
-    repairs = [_repair(stream, table) for table in tables.DERIVED]
+    repairs = [_repair(stream, table) for table in tables.derived(stream)]
     ingest = _ingest(stream)
 
     @dg.job(

@@ -49,10 +49,8 @@ def maintenance_schedule(job: dg.JobDefinition) -> dg.ScheduleDefinition:
 
 
 def _steps(stream: Stream) -> list[dg.OpDefinition]:
-    return [
-        _step(stream, table, is_first=table == tables.SESSIONS)
-        for table in (*reversed(tables.DERIVED), tables.RAW_EVENTS)
-    ]
+    downstream_first = (*reversed(tables.derived(stream)), tables.RAW_EVENTS)
+    return [_step(stream, table, is_first=table == downstream_first[0]) for table in downstream_first]
 
 
 def _step(stream: Stream, table: str, is_first: bool) -> dg.OpDefinition:

@@ -169,10 +169,12 @@ def _run_request(stream: Stream, table: str, request: Request, listed: Listing) 
     if request.partitions[0] not in listed:
         tags |= runs.unlisted_tag(stream, request.partitions)
         return dg.RunRequest(run_key=run_key, job_name=runs.unlisted_job_name(stream), tags=tags)
-    downstream = tables.DERIVED[tables.DERIVED.index(table) :]
+    derived = tables.derived(stream)
     return dg.RunRequest(
         run_key=run_key,
         job_name=runs.repair_job_name(stream),
-        asset_selection=[asset_key(stream, name) for each in downstream for name in written_with(each)],
+        asset_selection=[
+            asset_key(stream, name) for each in derived[derived.index(table) :] for name in written_with(each)
+        ],
         tags=tags | runs.range_tags(stream, request.partitions),
     )

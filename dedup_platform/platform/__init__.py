@@ -71,7 +71,7 @@ class Platform(Context):
         definition = self.complete(stream)
         if not self.ledger.sync(stream):
             return []
-        return [self._plan(definition, table, every_run) for table in tables.DERIVED]
+        return [self._plan(definition, table, every_run) for table in tables.derived(definition)]
 
     def recompute(self, stream: str, table: str, partitions: Iterable[int]) -> Commit:
         """Rebuild whole partitions of a derived table, widened to what is linked to them."""
@@ -85,8 +85,8 @@ class Platform(Context):
         """Rebuild all that is stale, table by table, until nothing is."""
         return self._repair(self.prepare(stream))
 
-    def publish_changes(self, stream: str, only: Collection[str] = tuple(tables.FEED_OF)) -> list[FeedCommit]:
-        """Bring the feeds of a stream's tables up to the newest commits; each version is published once.
+    def publish_changes(self, stream: str, only: Collection[str] | None = None) -> list[FeedCommit]:
+        """Bring the feeds of a stream's tables, all or only some, up to the newest commits; each version comes once.
 
         Empty before anything was taken in.
         """
@@ -95,7 +95,8 @@ class Platform(Context):
             return []
         # A feed has the columns that the stream file names, so its table must.
         retry_on_conflict(self.lake.evolve)(definition)
-        return [self.work(self._feeds.follow, definition, table) for table in only]
+        followed = tables.feeds_of(definition) if only is None else only
+        return [self.work(self._feeds.follow, definition, table) for table in followed]
 
     def publish(self, stream: str, sink: str, retry: bool = False) -> Published:
         """Bring one sink, and the feed that it follows, up to the newest commit; SinkError if the store fails.
@@ -112,8 +113,8 @@ class Platform(Context):
 
     def unpublished(self, stream: str) -> list[str]:
         """The tables with commits that no version of their feed tells yet. From metadata; needs no Spark."""
-        catalog = self.lake.catalog
-        return [table for table in tables.FEED_OF if is_behind(catalog, self.stream(stream), table)]
+        catalog, definition = self.lake.catalog, self.stream(stream)
+        return [table for table in tables.feeds_of(definition) if is_behind(catalog, definition, table)]
 
     def status(self, stream: str) -> Status:
         """The stream in numbers, from metadata alone."""
@@ -121,7 +122,7 @@ class Platform(Context):
         heads = self.ledger.sync(stream)
         sizes = self.ledger.totals(stream)
         found = []
-        for table in tables.ALL if heads else ():
+        for table in tables.all_of(self.stream(stream)) if heads else ():
             size = sizes.get(table, TableSize())
             found.append(
                 TableStatus(
@@ -144,13 +145,14 @@ class Platform(Context):
             waiting=waiting,
             trouble=trouble,
             health=self.source.health(stream),
+            switched_off=tuple(self.switched_off(stream)),
         )
 
     def verify(self, stream: str) -> list[str]:
         """Recompute everything from raw and compare row for row: the first differences, none if all is equal."""
         return self.work(verify.differences, self.lake, self.ledger, self.stream(stream))
 
-    def maintain(self, stream: str, only: Collection[str] = tables.ALL) -> list[Upkeep]:
+    def maintain(self, stream: str, only: Collection[str] | None = None) -> list[Upkeep]:
         """Compact small files, expire old snapshots and remove orphans, in all tables or only some; no row changes.
 
         Empty before anything was taken in.
@@ -159,11 +161,12 @@ class Platform(Context):
         self.lake.discard_abandoned(definition)
         if not self.ledger.sync(stream):
             return []
-        downstream_first = [table for table in reversed(tables.ALL) if table in only]
+        chosen = [table for table in tables.all_of(definition) if only is None or table in only]
+        followed = tables.feeds_of(definition)
         feeds = (
-            maintain_feed(self.lake, definition, tables.FEED_OF[t], self.clock()) for t in only if t in tables.FEED_OF
+            maintain_feed(self.lake, definition, followed[table], self.clock()) for table in chosen if table in followed
         )
-        done = [self._maintenance.maintain(definition, table, self.clock()) for table in downstream_first]
+        done = [self._maintenance.maintain(definition, table, self.clock()) for table in reversed(chosen)]
         return [*done, *(each for each in feeds if each)]
 
     def change_buckets(self, stream: str, buckets: int, tell: OnProgress = lambda *_: None) -> bool:
@@ -190,7 +193,7 @@ class Platform(Context):
         return self.rows(stream, tables.RAW_EVENTS) if is_topic else self.ledger.records_read(stream)
 
     def _repair(self, stream: Stream) -> list[Commit]:
-        commits = [self._recompute_stale(stream, table) for table in tables.DERIVED]
+        commits = [self._recompute_stale(stream, table) for table in tables.derived(stream)]
         return [commit for commit in commits if commit.snapshot_id is not None]
 
     def _recompute_stale(self, stream: Stream, table: str, partitions: Iterable[int] | None = None) -> Commit:

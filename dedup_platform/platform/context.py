@@ -33,7 +33,7 @@ class Context:
         self.streams = dict(streams)
         self.clock = clock
         self.lake = Lakehouse(Catalog(settings), cache(spark))
-        self.ledger = Ledger(settings, self.lake.catalog)
+        self.ledger = Ledger(settings, self.lake.catalog, self.stream)
 
     def stream(self, name: str) -> Stream:
         """A stream by its name; raises UnknownStreamError."""
@@ -56,9 +56,15 @@ class Context:
         """
         definition = self.stream(name)
         found = self.lake.check(definition)
-        if 0 < len(found) < len(tables.ALL):
+        if 0 < len(found) < len(tables.all_of(definition)):
             self.lake.create(definition, bucket_count(next(iter(found.values()))))
         return definition
+
+    def switched_off(self, name: str) -> list[str]:
+        """The tables that are there although the stream file has no sessions any more: they stay as they are."""
+        definition = self.stream(name)
+        others = (table for table in tables.ALL if table not in tables.all_of(definition))
+        return [table for table in others if self.lake.catalog.load(definition.name, table)]
 
     def work(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Work that needs Spark, again if somebody else committed first."""

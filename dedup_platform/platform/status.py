@@ -33,3 +33,5 @@ class Status:
     trouble: str | None
     health: Circuit
     """How the stream's ingest fares."""
+    switched_off: tuple[str, ...]
+    """The tables that stay as they are, because the stream file has no sessions any more."""

@@ -123,13 +123,15 @@ class Recompute:
         ask = partial(links_of_keys, self.lake, stream, build.source)
         cells = with_linked_keys(cells | self.lake.unpaired_cells(stream), build.facts, around, ask)
         raw = self.lake.files(stream, RAW_EVENTS, build.source, grown(cells, around))
-        old = self._old(build, cells, DUPLICATE_EVENTS, DEDUPLICATED_EVENTS, SESSION_FRAGMENTS)
+        made = (DUPLICATE_EVENTS, DEDUPLICATED_EVENTS, *([SESSION_FRAGMENTS] if stream.sessions else []))
+        old = self._old(build, cells, *made)
         files = self._tables(build, RAW_EVENTS, *old)
         weigh = partial(files[RAW_EVENTS].bytes_of, columns=column_names(stream, DEDUPLICATED_EVENTS))
         chunks = chunks_along_time(raw, _with_files(cells, raw, old), old, around, weigh)
         done = run_tasks(self.lake.spark(), chunks, Deduplication(stream), files)
-        duplicates, events, fragments = (Rebuilt.of(table, done.written, old[table]) for table in old)
-        self._prebuilt.keep(stream, events, fragments)
+        duplicates, events, *fragments = (Rebuilt.of(table, done.written, old[table]) for table in old)
+        for each in fragments:
+            self._prebuilt.keep(stream, events, each)
         beside = self._stage(build, duplicates, {"reason": build.reason}) if duplicates.changed else None
         pair = beside.snapshot_id if beside else build.heads[DUPLICATE_EVENTS].snapshot_id
         receipt = self._receipt(build, cells, events.changed)
@@ -196,7 +198,7 @@ class Recompute:
         most = max((totals[table].cells for table in (SESSION_FRAGMENTS, SESSIONS) if table in totals), default=0)
         if most <= len(changed) and self._known_cells(build) <= changed:
             return WidenedSessions(changed, changed)
-        step = reach(stream.sessions.timeout, stream.partitions.length)
+        step = reach(stream.session_timeout, stream.partitions.length)
         before = spans_before(self.lake, stream, build.base, self._starts_of_reaching(build, changed, longest))
         return with_sessions(changed, step, before, partial(spans_now, self.lake, stream, build.source))
 

@@ -115,7 +115,7 @@ class Deduplication:
     stream: Stream
 
     def __call__(self, chunk: Chunk, store: Store) -> Iterator[CellResult]:
-        """The files of events and duplicates of each cell of the chunk, and of the fragments of changed events.
+        """The files of events and duplicates of each cell of the chunk, and of the fragments of changed events, if any.
 
         Fragments are made here although another commit publishes them, because the events are in memory: reading them
         again would cost a third of the time.
@@ -140,7 +140,7 @@ class Deduplication:
                     is_changed, file = store.replace_share(table, cell, old, rows, chunk.share, key)
                 yield CellResult(cell, table, is_changed, file, numbers=numbers)
             # The events come last.
-            if is_changed and cell.bucket != NO_ENTITY:
+            if is_changed and self.stream.sessions and cell.bucket != NO_ENTITY:
                 yield _fragments(cell, found.events, chunk.old[SESSION_FRAGMENTS].get(cell, ()), self.stream, store)
 
 

@@ -24,16 +24,17 @@ def fingerprint(stream: Stream, table: str) -> str:
 
 def _deciding(stream: Stream, table: str) -> list[object]:
     columns = [f"{column.name} {column.type}" for column in tables.columns(stream, table)]
-    aggregates: dict[str, object] = {name: str(each) for name, each in stream.sessions.aggregates.items()}
+    if table == tables.DEDUPLICATED_EVENTS:
+        return [DEDUPLICATION_VERSION, columns, stream.deduplicate.key, stream.deduplicate.window]
+    aggregates: dict[str, object] = {name: str(each) for name, each in stream.aggregates.items()}
     aggregates |= {name: (aggregates[name], LARGE_SUMS_VERSION) for name in tables.large_sums(stream)}
     return {
-        tables.DEDUPLICATED_EVENTS: [DEDUPLICATION_VERSION, columns, stream.deduplicate.key, stream.deduplicate.window],
         tables.SESSION_FRAGMENTS: [
             FRAGMENTS_VERSION,
             columns,
             stream.deduplicate.key,
-            stream.sessions.timeout,
+            stream.session_timeout,
             aggregates,
         ],
-        tables.SESSIONS: [SESSIONS_VERSION, columns, stream.sessions.timeout, aggregates],
+        tables.SESSIONS: [SESSIONS_VERSION, columns, stream.session_timeout, aggregates],
     }[table]

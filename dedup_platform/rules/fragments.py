@@ -13,7 +13,7 @@ _ORDERED = ("first", "last")
 
 def columns_read(stream: Stream) -> list[str]:
     """The columns of `deduplicated_events` that fragments are made of."""
-    attributes = [aggregate.attribute for aggregate in stream.sessions.aggregates.values()]
+    attributes = [aggregate.attribute for aggregate in stream.aggregates.values()]
     return list(dict.fromkeys(("entity_id", "event_time", *ARRIVAL_ORDER, *stream.deduplicate.key, *attributes)))
 
 
@@ -22,12 +22,12 @@ def fragment(events: pl.DataFrame, stream: Stream) -> pl.DataFrame:
 
     A gap longer than the timeout splits, an equal one does not.
     """
-    aggregates, large = stream.sessions.aggregates, large_sums(stream)
+    aggregates, large = stream.aggregates, large_sums(stream)
     is_ordered = any(aggregate.function in _ORDERED for aggregate in aggregates.values())
     order = ["entity_id", "event_time", *(ARRIVAL_ORDER if is_ordered else ())]
     in_order = events.filter(pl.col("entity_id").is_not_null()).sort(order)
     is_new = pl.col("entity_id") != pl.col("entity_id").shift()
-    splits = pl.col("event_time") - pl.col("event_time").shift() > stream.sessions.timeout
+    splits = pl.col("event_time") - pl.col("event_time").shift() > stream.session_timeout
     numbered = in_order.with_columns(_number=(is_new | splits).fill_null(value=True).cum_sum())
     fragments = numbered.group_by("_number", maintain_order=True).agg(
         pl.first("entity_id"),

@@ -53,7 +53,7 @@ def chained(fragments: pl.DataFrame, stream: Stream) -> pl.DataFrame:
     """The fragments in order, with the `_number` of the chain that each belongs to."""
     in_order = fragments.sort("entity_id", "first_event_time")
     is_new = pl.col("entity_id") != pl.col("entity_id").shift()
-    splits = pl.col("first_event_time") - pl.col("last_event_time").shift() > stream.sessions.timeout
+    splits = pl.col("first_event_time") - pl.col("last_event_time").shift() > stream.session_timeout
     return in_order.with_columns(_number=(is_new | splits).fill_null(value=True).cum_sum())
 
 
@@ -67,14 +67,14 @@ def _may_go_on(fragments: pl.DataFrame, next_begins: datetime | None, stream: St
     if next_begins is None:
         return pl.repeat(False, fragments.height, eager=True)
     chains = chained(fragments.with_row_index("_row"), stream)
-    reaches = pl.lit(next_begins) - pl.max("last_event_time").over("_number") <= stream.sessions.timeout
+    reaches = pl.lit(next_begins) - pl.max("last_event_time").over("_number") <= stream.session_timeout
     return chains.select("_row", reaches.alias("_open")).sort("_row")["_open"]
 
 
 def _join(fragments: pl.DataFrame, stream: Stream) -> pl.DataFrame:
     numbered = chained(fragments, stream)
     order = [pl.col("first_arrived").struct.field(name) for name in ARRIVAL_ORDER]
-    aggregates, large = stream.sessions.aggregates, large_sums(stream)
+    aggregates, large = stream.aggregates, large_sums(stream)
     joined = numbered.group_by("_number", maintain_order=True).agg(
         pl.first("entity_id"),
         pl.first("first_event_time").alias("started_at"),
@@ -109,7 +109,7 @@ def _merge(stream: Stream, name: str, aggregate: Aggregate) -> pl.Expr:
 
 def _is_near_an_edge(stream: Stream) -> pl.Expr:
     """Whether a fragment is at most the timeout away from the start or the end of its partition."""
-    length, timeout = in_microseconds(stream.partitions.length), in_microseconds(stream.sessions.timeout)
+    length, timeout = in_microseconds(stream.partitions.length), in_microseconds(stream.session_timeout)
     after_start = pl.col("first_event_time").dt.epoch("us") % length
     before_end = length - pl.col("last_event_time").dt.epoch("us") % length
     return (after_start <= timeout) | (before_end <= timeout)

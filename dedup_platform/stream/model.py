@@ -1,6 +1,7 @@
 """A whole stream: its parts, and what must fit between them."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -49,7 +50,7 @@ class Stream(Part):
     partitions: Partitions
     buckets: Annotated[Count, Field(ge=0, le=4096), AfterValidator(_power_of_two)] = 0
     deduplicate: Deduplicate = Deduplicate()
-    sessions: Sessions
+    sessions: Sessions | None = None
     late: Late = Late()
     retries: Retries = Retries()
     reject: Reject | None = None
@@ -69,6 +70,17 @@ class Stream(Part):
     def attributes(self) -> dict[str, Attribute]:
         """The typed columns, in the file's order."""
         return self.fields.attributes
+
+    @property
+    def aggregates(self) -> dict[str, Aggregate]:
+        """The columns of sessions that the file names, in its order; none of a stream without sessions."""
+        return self.sessions.aggregates if self.sessions else {}
+
+    @property
+    def session_timeout(self) -> timedelta:
+        """The longest gap within a session of a stream that has sessions."""
+        assert self.sessions, f"{self.name} has no sessions"
+        return self.sessions.timeout
 
     @property
     def files(self) -> FilesSource:
@@ -95,6 +107,7 @@ class Stream(Part):
             *self._problems_of_key(),
             *self._problems_of_aggregates(),
             *self._problems_of_publish(),
+            *self._problems_without_sessions(),
             *self.source.problems(self.fields),
         ]
         if problems:
@@ -126,13 +139,13 @@ class Stream(Part):
                 yield ("deduplicate", "key", i), f"{column!r} is a double, which is no exact key; use decimal(p,s)"
 
     def _problems_of_aggregates(self) -> Iterator[Problem]:
-        for name, aggregate in self.sessions.aggregates.items():
+        for name, aggregate in self.aggregates.items():
             reason = self._refused_aggregate(aggregate)
             if reason:
                 yield ("sessions", "aggregates", name), reason
 
     def _problems_of_publish(self) -> Iterator[Problem]:
-        known = {*PUBLISHED_COLUMNS, *self.attributes, *self.sessions.aggregates}
+        known = {*PUBLISHED_COLUMNS, *self.attributes, *self.aggregates}
         for i, column in enumerate(self.publish.downstream):
             if column not in known:
                 allowed = ", ".join(sorted(known))
@@ -144,10 +157,16 @@ class Stream(Part):
             if first != name:
                 yield ("publish", "sinks", name), f"writes to the same place as {first}; each needs one of its own"
 
+    def _problems_without_sessions(self) -> Iterator[Problem]:
+        for name, sink in self.publish.sinks.items():
+            if sink.follows == "sessions" and self.sessions is None:
+                reason = "the stream has no sessions; allowed: deduplicated_events, or name `sessions`, {timeout: 30m}"
+                yield ("publish", "sinks", name, "follows"), reason
+
     def _problems_of_columns_in_postgres(self) -> Iterator[Problem]:
         """Postgres has columns of its own, and cuts long names without a word."""
         for name, sink in self.publish.sinks.items():
-            columns = self.sessions.aggregates if sink.follows == "sessions" else self.attributes
+            columns = self.aggregates if sink.follows == "sessions" else self.attributes
             wrong = [column for column in columns if column in IN_EVERY_TABLE or len(column) > LONGEST_NAME]
             if sink.kind == "postgres" and wrong:
                 reason = f"Postgres can have no column {wrong[0]!r}; give it another name"

@@ -34,10 +34,11 @@ class Rules:
     key: tuple[str, ...] = ("entity_id", "event_id")
     aggregates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     largest: Mapping[str, Decimal] = field(default_factory=dict)
+    has_sessions: bool = True
 
     @classmethod
     def of(cls, stream: "Stream") -> "Rules":
-        aggregates = {name: (str(each.function), each.attribute) for name, each in stream.sessions.aggregates.items()}
+        aggregates = {name: (str(each.function), each.attribute) for name, each in stream.aggregates.items()}
         largest = {
             name: Decimal((0, (9,) * 38, -int(each.type.rstrip(")").split(",")[1])))
             for name, each in stream.attributes.items()
@@ -45,11 +46,12 @@ class Rules:
         }
         return cls(
             stream.deduplicate.window,
-            stream.sessions.timeout,
+            stream.session_timeout if stream.sessions else timedelta(0),
             stream.partitions.length,
             tuple(stream.deduplicate.key),
             aggregates,
             largest,
+            has_sessions=stream.sessions is not None,
         )
 
 
@@ -125,7 +127,9 @@ def fragment_sum(events: Sequence[Record], attribute: str, rules: Rules) -> Deci
 
 def sessionize(events: Iterable[Record], rules: Rules, sum_of: SumRule = session_sum) -> list[Session]:
     """Rule 4. A gap longer than the timeout splits; events without an entity are in no session."""
-    sessions = []
+    sessions: list[Session] = []
+    if not rules.has_sessions:
+        return sessions
     for entity, rows in group(events, lambda each: each.entity_id).items():
         rows.sort(key=lambda each: (each.event_time, each.arrival_order))
         starts = [n for n, row in enumerate(rows) if n == 0 or row.event_time - rows[n - 1].event_time > rules.timeout]

@@ -21,7 +21,7 @@ def over_events(stream: Stream, order: Column) -> list[Column]:
         else _aggregate(aggregate.function, F.col(aggregate.attribute), order, aggregate_type(stream, aggregate)).alias(
             name
         )
-        for name, aggregate in stream.sessions.aggregates.items()
+        for name, aggregate in stream.aggregates.items()
     ]
 
 
@@ -37,7 +37,7 @@ def over_fragments(stream: Stream, order: Column) -> list[Column]:
             order,
             aggregate_type(stream, aggregate),
         ).alias(name)
-        for name, aggregate in stream.sessions.aggregates.items()
+        for name, aggregate in stream.aggregates.items()
     ]
 
 

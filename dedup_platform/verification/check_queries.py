@@ -36,15 +36,16 @@ def _broken(stream: Stream, table: str) -> dict[str, Column]:
     """Check -> whether a row breaks it."""
     time = F.col(tables.PARTITION_TIME[table])
     place = partition_ordinal(time, stream.partitions.length)
-    window, timeout = stream.deduplicate.window, stream.sessions.timeout
     broken = {"inside": place != _stored_in(stream, table)}
     if table == tables.DEDUPLICATED_EVENTS:
-        broken["uniqueness"] = _follows([F.col(name) for name in stream.deduplicate.key], time, time, window)
+        broken["uniqueness"] = _follows(
+            [F.col(name) for name in stream.deduplicate.key], time, time, stream.deduplicate.window
+        )
     elif table == tables.SESSION_FRAGMENTS:
         # Fragments of neighbouring partitions may be as near as they like: stitching joins them.
-        broken["gaps"] = _follows([F.col("entity_id"), place], time, F.col("last_event_time"), timeout)
+        broken["gaps"] = _follows([F.col("entity_id"), place], time, F.col("last_event_time"), stream.session_timeout)
     else:
-        broken["gaps"] = _follows([F.col("entity_id")], time, F.col("ended_at"), timeout)
+        broken["gaps"] = _follows([F.col("entity_id")], time, F.col("ended_at"), stream.session_timeout)
         broken["uniqueness"] = F.count("*").over(Window.partitionBy("session_id")) > 1
     return broken
 
@@ -57,10 +58,16 @@ def _follows(key: list[Column], start: Column, end: Column, within: timedelta) -
 
 def _near(rows: DataFrame, stream: Stream, table: str, partitions: Collection[int]) -> DataFrame:
     """The partitions and, before each, those that can hold the row that comes before one of theirs."""
-    distances = {tables.DEDUPLICATED_EVENTS: stream.deduplicate.window, tables.SESSIONS: stream.sessions.timeout}
-    before = reach(distances.get(table, timedelta(0)), stream.partitions.length)
+    before = reach(_distance(stream, table), stream.partitions.length)
     near = {place for partition in partitions for place in range(partition - before, partition + 1)}
     return rows.where(in_partitions(stream, F.col(tables.PARTITION_TIME[table]), near))
+
+
+def _distance(stream: Stream, table: str) -> timedelta:
+    """How far from a row another one can be that must not be there."""
+    if table == tables.DEDUPLICATED_EVENTS:
+        return stream.deduplicate.window
+    return stream.session_timeout if table == tables.SESSIONS else timedelta(0)
 
 
 def _stored_in(stream: Stream, table: str) -> Column:

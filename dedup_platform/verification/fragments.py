@@ -20,7 +20,7 @@ def fragment(events: DataFrame, stream: Stream) -> DataFrame:
     # The sum over a frame that ends at this row numbers the fragments of an entity in a partition.
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     gap = F.col("_time") - F.lag("_time").over(in_order)
-    splits = F.coalesce(gap > in_microseconds(stream.sessions.timeout), F.lit(False)).cast("int")
+    splits = F.coalesce(gap > in_microseconds(stream.session_timeout), F.lit(False)).cast("int")
     numbered = (
         events.where("entity_id is not null")
         .withColumn("_partition", partition_ordinal(F.col("event_time"), stream.partitions.length))

@@ -26,7 +26,7 @@ def stitch_edges(fragments: DataFrame, stream: Stream) -> DataFrame:
     in_order = Window.partitionBy("entity_id").orderBy("first_event_time")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     gap = F.unix_micros("first_event_time") - F.lag(F.unix_micros("last_event_time")).over(in_order)
-    splits = F.coalesce(gap > in_microseconds(stream.sessions.timeout), F.lit(False)).cast("int")
+    splits = F.coalesce(gap > in_microseconds(stream.session_timeout), F.lit(False)).cast("int")
     chained = (
         fragments.where(_near_an_edge(stream))
         .withColumn("_splits", splits)
@@ -50,7 +50,7 @@ def _as_sessions(joined: DataFrame, stream: Stream) -> DataFrame:
 
 def _near_an_edge(stream: Stream) -> Column:
     """Whether a fragment is at most the timeout away from the start or the end of its partition."""
-    length, timeout = in_microseconds(stream.partitions.length), in_microseconds(stream.sessions.timeout)
+    length, timeout = in_microseconds(stream.partitions.length), in_microseconds(stream.session_timeout)
     after_start = F.unix_micros("first_event_time") % length
     before_end = length - F.unix_micros("last_event_time") % length
     return (after_start <= timeout) | (before_end <= timeout)

@@ -1,6 +1,6 @@
 """Recomputes everything from raw and compares it with the tables row for row (rules 1, 2, 5 and 7)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pyspark.sql import DataFrame, functions as F
 
@@ -35,21 +35,28 @@ def differences(lake: Lakehouse, ledger: Ledger, stream: Stream) -> list[str]:
     tables = {name: lake.read(stream, name, snapshot) for name, snapshot in pinned.items()}
     records = tables[RAW_EVENTS].where("rejection_reason is null")
     expected = deduplicate(records, stream)
-    # Found once: events are the records that are not among the duplicates, and fragments are made of events.
+    # Found once: events are the records that are not among the duplicates.
     duplicates = expected.duplicates.persist()
-    fragments = fragment(expected.events, stream).persist()
     try:
         return [
             *_raw_problems(tables[RAW_EVENTS], records_read),
             *_compare(stream, DUPLICATE_EVENTS, tables[DUPLICATE_EVENTS], duplicates),
             *_compare(stream, DEDUPLICATED_EVENTS, tables[DEDUPLICATED_EVENTS], expected.events),
-            *_compare(stream, SESSION_FRAGMENTS, tables[SESSION_FRAGMENTS], fragments),
-            *_compare(stream, SESSIONS, tables[SESSIONS], stitch(fragments, stream)),
-            *_repeated_ids(tables[SESSIONS]),
+            *(_wrong_sessions(stream, tables, expected.events) if stream.sessions else ()),
         ]
     finally:
-        fragments.unpersist()
         duplicates.unpersist()
+
+
+def _wrong_sessions(stream: Stream, tables: Mapping[str, DataFrame], events: DataFrame) -> Iterator[str]:
+    # Found once: sessions are made of fragments.
+    fragments = fragment(events, stream).persist()
+    try:
+        yield from _compare(stream, SESSION_FRAGMENTS, tables[SESSION_FRAGMENTS], fragments)
+        yield from _compare(stream, SESSIONS, tables[SESSIONS], stitch(fragments, stream))
+        yield from _repeated_ids(tables[SESSIONS])
+    finally:
+        fragments.unpersist()
 
 
 def _pinned(lake: Lakehouse, ledger: Ledger, stream: Stream) -> tuple[dict[str, int], int | None]:

@@ -291,8 +291,10 @@ def test_a_large_commit_is_worked_out_share_by_share(followed: Followed, monkeyp
 def test_a_new_aggregate_comes_to_the_feed(followed: Followed) -> None:
     followed.take_in(followed.event("a", 0, page="here"))
     followed.publish()
-    more = {**followed.stream.sessions.aggregates, "first_page": {"first": "page"}}
-    rules = followed.stream.model_dump() | {"sessions": followed.stream.sessions.model_dump() | {"aggregates": more}}
+    more = {**followed.stream.aggregates, "first_page": {"first": "page"}}
+    rules = followed.stream.model_dump() | {
+        "sessions": {"timeout": followed.stream.session_timeout, "aggregates": more}
+    }
     origin = followed.stream.origin
     followed.stream = Stream.model_validate(rules, context={"origin": origin})
     followed.platform.repair(EVENTS)

@@ -16,7 +16,7 @@ from dedup_platform.sinks import Batch, Position, Target
 from dedup_platform.sinks.kafka_log import Log
 from dedup_platform.sinks.messages import messages
 from dedup_platform.sinks.sink import net
-from dedup_platform.stream import CustomSink, FilesSink, KafkaSink, PostgresSink, Publish
+from dedup_platform.stream import CustomSink, FilesSink, KafkaSink, PostgresSink, Publish, Sessions
 from dedup_platform.tables import SESSION_CHANGES, SESSIONS, column_names, columns
 from dedup_platform.testing.servers import KafkaServer, PostgresServer
 from dedup_platform_tests.changes.test_feeds import EVENTS, Followed
@@ -289,9 +289,10 @@ def test_a_new_attribute_reaches_the_sink_before_anything_is_taken_in(published:
     published.take_in(published.event("a", 0))
     published.copy()
     published.take_in(published.event("b", 10))
-    aggregates = dict(published.stream.sessions.aggregates)
+    aggregates = dict(published.stream.aggregates)
     name, aggregate = next(iter(aggregates.items()))
-    rules = published.stream.sessions.model_copy(update={"aggregates": aggregates | {f"{name}_again": aggregate}})
+    more = aggregates | {f"{name}_again": aggregate}
+    rules = Sessions(timeout=published.stream.session_timeout, aggregates=more)
     published.stream = published.stream.model_copy(update={"sessions": rules})
     published.copy()
     [row] = copies(published.file)

@@ -69,7 +69,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Platform, Stream]:
 def ledger_at(uri: str, platform: Platform) -> Ledger:
     """A ledger of the same tables in another database."""
     settings = Settings(home=platform.settings.home, control_uri=uri)
-    return Ledger(settings, Catalog(settings))
+    return Ledger(settings, Catalog(settings), platform.stream)
 
 
 def told(ledger: Ledger, stream: Stream) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def test_paths_may_be_as_long_as_an_operating_system_lets_them(uri: str) -> None
     fold = Fold(told=[FilesTold([read], [Acceptance(path, "e")])])
     with open_database(uri).begin() as connection:
         for _ in range(2):
-            fold.write(connection, "stream", tables.RAW_EVENTS)
+            fold.write(connection, "stream", tables.RAW_EVENTS, ())
         assert connection.execute(sa.select(FILES)).all() == [("stream", *vars(read).values())]
 
 

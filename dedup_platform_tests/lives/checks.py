@@ -25,6 +25,7 @@ class Checks:
         self._timeouts = timeouts
         self._possible: dict[int, list[list[Shown]]] = {}
         self._buckets: frozenset[int] = frozenset()
+        self._is_off = False
 
     def of(
         self, stream: Stream, state: State, plans: Sequence[TablePlan] | None, *, has_receipts: bool = True
@@ -35,16 +36,19 @@ class Checks:
         """
         if state.buckets != self._buckets:
             self._possible, self._buckets = {}, state.buckets
-        wrong = [*_repeated(state), *_sessions_apart(state)]
+        wrong = [*_repeated(state), *(_sessions_apart(state) if stream.sessions else ())]
         if plans is not None:
             stale = {plan.table: {each.cell for each in plan.stale} for plan in plans}
             wrong += _events(stream, state, stale[DEDUPLICATED_EVENTS])
             others = {plan.table: {each.cell for each in plan.stale if each.reason == "settings"} for plan in plans}
             of_other_rules = others if has_receipts else stale
             wrong += _judged_apart(stream, state, of_other_rules[DEDUPLICATED_EVENTS])
-            wrong += _fragments(stream, state, stale[SESSION_FRAGMENTS])
-            mixed = {cell.bucket for cell in others[SESSION_FRAGMENTS]}
-            wrong += self._sessions(stream, state, stale[SESSIONS], mixed)
+            if not stream.sessions:
+                self._is_off = True
+            else:
+                wrong += _fragments(stream, state, stale[SESSION_FRAGMENTS])
+                mixed = {cell.bucket for cell in others[SESSION_FRAGMENTS]}
+                wrong += self._sessions(stream, state, stale[SESSIONS], mixed)
         return wrong
 
     def _sessions(self, stream: Stream, state: State, stale: set[Cell], mixed: set[int]) -> Iterator[str]:
@@ -54,12 +58,15 @@ class Checks:
         """
         waiting = {cell.bucket for cell in stale}
         found, fragments = _by_bucket(state.rows[SESSIONS]), _by_bucket(state.rows[SESSION_FRAGMENTS])
+        if self._is_off:
+            # Another number of buckets may have come meanwhile, with nothing repaired before it.
+            self._is_off, self._possible = False, {bucket: [_shown(rows)] for bucket, rows in found.items()}
         for bucket in found.keys() | fragments.keys() | self._possible.keys():
             rows, inside = _shown(found.get(bucket, ())), fragments.get(bucket, ())
             if bucket in mixed:
                 self._possible[bucket] = [rows]
                 continue
-            possible = [_stitched(inside, stream.sessions.timeout)]
+            possible = [_stitched(inside, stream.session_timeout)]
             if bucket in waiting:
                 # A run at work goes on under the rules that it began with.
                 others = (_stitched(inside, timeout) for timeout in self._timeouts)
@@ -74,12 +81,12 @@ def _repeated(state: State) -> Iterator[str]:
     judged = [*state.all(DEDUPLICATED_EVENTS), *state.all(DUPLICATE_EVENTS)]
     for name, rows in (("raw_events", raw), ("events and duplicates", judged)):
         yield from (f"{name}: {n} rows of {place}" for place, n in Counter(map(_place, rows)).items() if n > 1)
-    ids = Counter(row["session_id"] for row in state.all(SESSIONS))
-    yield from (f"sessions: {n} with the id {each}" for each, n in ids.items() if n > 1)
 
 
 def _sessions_apart(state: State) -> Iterator[str]:
-    """No event is in two sessions: those of an entity do not overlap."""
+    """No event is in two sessions: those of an entity do not overlap, and each has its id for itself."""
+    ids = Counter(row["session_id"] for row in state.all(SESSIONS))
+    yield from (f"sessions: {n} with the id {each}" for each, n in ids.items() if n > 1)
     by_entity = defaultdict(list)
     for row in state.all(SESSIONS):
         by_entity[row["entity_id"]].append((row["started_at"], row["ended_at"]))

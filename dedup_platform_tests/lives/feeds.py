@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from dedup_platform.stream import Stream
-from dedup_platform.tables import FEED_OF, FOLLOWED, ROW_KEY, SESSIONS, column_names
+from dedup_platform.tables import FEED_OF, FOLLOWED, ROW_KEY, SESSIONS, column_names, feeds_of
 from dedup_platform_tests.lives.state import Row, State
 
 Key = tuple[Any, ...]
@@ -40,7 +40,7 @@ class FeedLaws:
 
     def remember(self, stream: Stream, state: State, heads: Mapping[str, int]) -> None:
         """What the tables hold at these snapshots."""
-        for table in FEED_OF:
+        for table in feeds_of(stream):
             if heads[table] in self._commits[table]:
                 # Where the table was, or was taken back to.
                 del self._commits[table][self._commits[table].index(heads[table]) + 1 :]
@@ -83,7 +83,7 @@ class FeedLaws:
         """The tables that their feeds do not give."""
         return [
             table
-            for table, feed in FEED_OF.items()
+            for table, feed in feeds_of(stream).items()
             if self._applied[feed] != _by_key(state.all(table), table, column_names(stream, table))
         ]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dedup_platform.platform import Platform
 from dedup_platform.stream import CustomSink, Publish, Stream
-from dedup_platform.tables import DEDUPLICATED_EVENTS, FEED_OF, FOLLOWED, SESSIONS, column_names
+from dedup_platform.tables import DEDUPLICATED_EVENTS, FEED_OF, SESSIONS, column_names, derived, feeds_of
 from dedup_platform_tests.lives.feeds import FeedLaws
 from dedup_platform_tests.lives.state import Reader, Row, State
 from dedup_platform_tests.sinks.sqlite_table import copies, position
@@ -18,10 +18,11 @@ FACTORY = "dedup_platform_tests.sinks.sqlite_table:open_table"
 
 
 def with_sinks(stream: Stream, folder: Path) -> Stream:
-    """The stream, with a copy of each table that can be followed in a file of its own."""
+    """The stream, with a copy of each of its tables that can be followed in a file of its own."""
     sinks = {
         name: CustomSink(kind="custom", follows=table, factory=FACTORY, options={"file": str(folder / f"{name}.db")})
         for name, table in SINKS.items()
+        if table in derived(stream)
     }
     return stream.model_copy(update={"publish": Publish(downstream=stream.publish.downstream, sinks=sinks)})
 
@@ -40,27 +41,29 @@ class Followers:
     def publish(self, platform: Platform, stream: Stream, random: Random) -> None:
         """Whoever follows the tables gets their changes: the feeds, or some sink."""
         platform.publish_changes(stream.name)
-        for name in random.sample([*SINKS], random.randint(0, len(SINKS))):
+        sinks = [*stream.publish.sinks]
+        for name in random.sample(sinks, random.randint(0, len(sinks))):
             if random.random() < 0.03:
                 self._file(stream, name).unlink(missing_ok=True)
             platform.publish(stream.name, name)
 
     def wrong(self, judge: Platform, stream: Stream) -> Iterator[str]:
         """What does not hold of feeds and sinks now."""
-        for feed in FOLLOWED:
+        for feed in feeds_of(stream).values():
             yield from self._laws.of(stream, feed, self._reader.feed(judge, stream, feed))
-        for name, table in SINKS.items():
-            yield from self._wrong_copy(stream, name, table)
+        for name, sink in stream.publish.sinks.items():
+            yield from self._wrong_copy(stream, name, sink.follows)
 
     def finish(self, platform: Platform, stream: Stream, state: State) -> Iterator[str]:
         """What does not hold once everything is published."""
         platform.publish_changes(stream.name)
-        for name in SINKS:
+        for name in stream.publish.sinks:
             platform.publish(stream.name, name)
         yield from self.wrong(platform, stream)
         yield from (f"{table}: not published" for table in platform.unpublished(stream.name))
         yield from (f"{table}: its feed is behind" for table in self._laws.behind(stream, state))
-        for name, table in SINKS.items():
+        for name, sink in stream.publish.sinks.items():
+            table = sink.follows
             if _texts(copies(self._path(stream, name))) != _texts(_columns(state.all(table), stream, table)):
                 yield f"{name} is not what {table} is"
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
-from dedup_platform.lake.snapshots import head
+from dedup_platform.lake.snapshots import bucket_count, head
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Maintenance
@@ -32,6 +32,8 @@ TICKS = 12
 """So many looks of the sensors, without anything new, must end with nothing stale."""
 FOLLOWED_AFTER = 0.4
 """How often the feeds follow an operation at once."""
+WITHOUT_SESSIONS = 0.15
+"""How often the stream file has no sessions to begin with."""
 BY_THE_OTHER = 0.3
 """How often the process that works is another one than last time."""
 
@@ -48,10 +50,11 @@ class Life:
     judge: Platform
 
     def __init__(self, folder: Path, seed: int, brokers: str | None = None, spark: SparkSession | None = None) -> None:
-        random = Random(seed)
+        random = self.random = Random(seed)
         self.home = folder / "home"
         self._spark = spark
         self.world = TopicWorld.reading(folder, random, brokers) if brokers else World.of(folder, random)
+        self._folder = folder
         stream = self.world.stream.model_copy(update={"maintenance": Maintenance(min_snapshots=1)})
         self.world.stream = with_sinks(stream, folder)
         self.clock = HeldClock(datetime.now(UTC) + timedelta(days=1))
@@ -63,6 +66,8 @@ class Life:
         self._renew()
         if buckets := random.choice((0, 1, 2, 4)):
             self.platform.lake.create(self.world.stream, buckets)
+        if random.random() < WITHOUT_SESSIONS:
+            self.op_sessions(self.platform, random)
 
     @property
     def name(self) -> str:
@@ -127,12 +132,12 @@ class Life:
     def op_stale(self, platform: Platform, random: Random) -> None:
         """Stale cells of some partitions of a table, as a run does that knows which ones it touched itself."""
         if partitions := self._some_partitions(random):
-            platform.recompute_stale(self.name, random.choice(tables.DERIVED), partitions)
+            platform.recompute_stale(self.name, random.choice(tables.derived(self.world.stream)), partitions)
 
     def op_whole(self, platform: Platform, random: Random) -> None:
         """Whole partitions of a table, as a person asks for them."""
         if partitions := self._some_partitions(random):
-            platform.recompute(self.name, random.choice(tables.DERIVED), partitions)
+            platform.recompute(self.name, random.choice(tables.derived(self.world.stream)), partitions)
 
     def op_repair(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
         platform.repair(self.name) if self.state() else None
@@ -143,6 +148,12 @@ class Life:
     def op_settings(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
         """Other rules, or those of before."""
         self.world.settle_for(random.choice(self.world.timeouts), random.choice(self.world.windows))
+        self._renew()
+
+    def op_sessions(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
+        """The stream file has no sessions from now on, or has those of before again."""
+        self.world.switch_sessions()
+        self.world.stream = with_sinks(self.world.stream, self._folder)
         self._renew()
 
     def op_fields(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
@@ -209,7 +220,11 @@ class Life:
         if state is None:
             return set()
         rows = state.rows
-        wanted = {(table, cell) for table, source in tables.INPUT_OF.items() for cell in (*rows[table], *rows[source])}
+        wanted = {
+            (table, cell)
+            for table in tables.derived(self.world.stream)
+            for cell in (*rows[table], *rows[tables.INPUT_OF[table]])
+        }
         return wanted | {(tables.DEDUPLICATED_EVENTS, cell) for cell in rows[tables.DUPLICATE_EVENTS]}
 
     def _some_partitions(self, random: Random) -> list[int]:
@@ -244,7 +259,7 @@ class Life:
     def check(self) -> None:
         """Raise WrongError if anything does not hold now."""
         stream = self.world.stream
-        found = {table: self.judge.lake.catalog.load(self.name, table) for table in tables.ALL}
+        found = {table: self.judge.lake.catalog.load(self.name, table) for table in tables.all_of(stream)}
         heads = {name: head(table).snapshot_id for name, table in found.items() if table}
         now = (stream, heads)
         if now == self._judged or (state := self.state()) is None:
@@ -261,9 +276,12 @@ class Life:
 
     def finish(self) -> None:
         """Without anything new, ingest and a bounded number of ticks must lead to what the oracle says."""
+        if not self.world.stream.sessions and self.random.random() < 0.5:
+            self.op_sessions(self.platform, self.random)
         state = self.state()
         if state and len(state.buckets) > 1:
-            self.platform.change_buckets(self.name, max(state.buckets))
+            raw = self.platform.lake.catalog.load_table(self.name, tables.RAW_EVENTS)
+            self.platform.change_buckets(self.name, bucket_count(raw))
         self.platform = self.another()
         self.platform.ingest(self.name)
         for _ in range(TICKS):
@@ -284,7 +302,7 @@ class Life:
         state = self.state()
         if state is None:
             return
-        stream, found = self.world.stream, {table: state.all(table) for table in tables.ALL}
+        stream, found = self.world.stream, {table: state.all(table) for table in state.rows}
         wrong = table_differences(stream, found, state.records, SessionIds())
         rows = len(state.all(tables.RAW_EVENTS)) + len(state.rejected)
         read = self.platform.ledger.records_read(self.name) if self.world.sent is None else self.world.sent

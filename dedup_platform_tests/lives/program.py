@@ -24,6 +24,7 @@ WEIGHTS = {
     "start": 1,
     "fields": 1,
     "clock": 2,
+    "sessions": 2,
 }
 """Operations (`Life.op_NAME`), and how often each comes."""
 

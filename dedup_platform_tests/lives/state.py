@@ -48,7 +48,7 @@ class Reader:
     def read(self, platform: Platform, stream: Stream) -> State | None:
         """The tables as they are; None before there are any."""
         lake = platform.lake
-        loaded = {name: lake.catalog.load(stream.name, name) for name in tables.ALL}
+        loaded = {name: lake.catalog.load(stream.name, name) for name in tables.all_of(stream)}
         rows: dict[str, Rows] = {}
         for name, table in loaded.items():
             if table is None:

@@ -42,7 +42,7 @@ class Tables:
     def __init__(self, folder: Path, **rules: Any) -> None:
         self.folder = folder
         self.stream: Stream = make_stream(folder, **rules)
-        self.checks, self.reader = Checks([self.stream.sessions.timeout]), Reader()
+        self.checks, self.reader = Checks([self.stream.session_timeout]), Reader()
         self.platform = self.opened()
         self.files = 0
         self.is_judged = True

@@ -33,6 +33,8 @@ class World:
     windows: tuple[timedelta, timedelta]
     files: dict[str, list[Record]] = field(default_factory=dict)
     """Path -> the records of its newest content."""
+    _sessions: Sessions | None = None
+    """Those that are not in the stream file now."""
 
     @classmethod
     def of(cls, folder: Path, random: Random) -> Self:
@@ -57,12 +59,15 @@ class World:
 
     def settle_for(self, timeout: timedelta, window: timedelta) -> None:
         """Change the rules of the stream file."""
-        aggregates = self.stream.sessions.aggregates
-        rules = {
-            "sessions": Sessions(timeout=timeout, aggregates=aggregates),
-            "deduplicate": Deduplicate(key=self.stream.deduplicate.key, window=window),
-        }
+        key, aggregates = self.stream.deduplicate.key, self.stream.aggregates
+        rules: dict[str, Deduplicate | Sessions] = {"deduplicate": Deduplicate(key=key, window=window)}
+        if self.stream.sessions:
+            rules["sessions"] = Sessions(timeout=timeout, aggregates=aggregates)
         self.stream = self.stream.model_copy(update=rules)
+
+    def switch_sessions(self) -> None:
+        """Take the sessions out of the stream file, or put them in again."""
+        self.stream, self._sessions = self.stream.model_copy(update={"sessions": self._sessions}), self.stream.sessions
 
     def tell_time_by(self, field: str) -> None:
         """Change the field of a record that tells when it happened; what was taken in needs a redecode."""

@@ -14,7 +14,7 @@ from dedup_platform.lake.layout import Layout
 from dedup_platform.lake.snapshots import bucket_count, rewrites_only
 from dedup_platform.lake.staged import Staged
 from dedup_platform.platform import Platform
-from dedup_platform.stream import load_stream
+from dedup_platform.stream import Sessions, load_stream
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, temporary_platform, utc, write_batch
 from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.homes import Home, all_rows, stale
@@ -128,7 +128,7 @@ def test_the_control_database_can_be_lost_after_it(home: Home) -> None:
 def test_settings_that_change_later_make_every_new_cell_stale(home: Home) -> None:
     platform = open_anew(home)
     platform.change_buckets(home.stream.name, 16)
-    sessions = home.stream.sessions.model_copy(update={"timeout": timedelta(minutes=5)})
+    sessions = Sessions(timeout=timedelta(minutes=5), aggregates=home.stream.aggregates)
     changed = home.stream.model_copy(update={"buckets": 0, "sessions": sessions})
     other = temporary_platform(home.path, changed, home.spark, home.clock, in_process=True)
     plans = {plan.table: {each.cell for each in plan.stale} for plan in other.plan(changed.name)}

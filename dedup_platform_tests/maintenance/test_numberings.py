@@ -18,6 +18,7 @@ from dedup_platform.lake.staged import Staged
 from dedup_platform.maintenance.buckets import Rebucketing
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
+from dedup_platform.stream import Sessions
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, DUPLICATE_EVENTS, RAW_EVENTS, SESSION_FRAGMENTS
 from dedup_platform_tests.lived import ARRIVED, BUCKETS, Lived
 
@@ -99,9 +100,8 @@ def test_settings_that_changed_while_it_was_not_finished_are_no_obstacle(
     swaps: int, lived: Lived, kill: Callable[[int], None]
 ) -> None:
     kill(swaps)
-    lived.stream = lived.stream.model_copy(
-        update={"sessions": lived.stream.sessions.model_copy(update={"timeout": timedelta(minutes=1)})}
-    )
+    rules = Sessions(timeout=timedelta(minutes=1), aggregates=lived.stream.aggregates)
+    lived.stream = lived.stream.model_copy(update={"sessions": rules})
     change(lived)
     assert lived.stale() == {table: set() if table == DEDUPLICATED_EVENTS else cells_of(lived) for table in DERIVED}
 

@@ -56,6 +56,17 @@ def test_every_stream_has_its_assets_jobs_and_sensors(definitions: dg.Definition
     }
 
 
+def test_a_stream_without_sessions_has_neither_assets_nor_steps_for_them(tmp_path: Path) -> None:
+    stream = make_stream(tmp_path, "plain").model_copy(update={"sessions": None})
+    definitions = build_definitions(Settings(home=tmp_path), {"plain": stream})
+    keys = {key.path[1] for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+    assert keys == {*tables.all_of(stream), tables.EVENT_CHANGES, "rejected_events"}
+    for job in ("plain_ingest", "plain_repair", "plain_repair_unlisted", "plain_publish", "maintenance"):
+        nodes = definitions.resolve_job_def(job).graph.node_defs
+        assert nodes
+        assert not [node.name for node in nodes if "session" in node.name]
+
+
 def test_sensors_work_without_being_switched_on(definitions: dg.Definitions) -> None:
     for name in ("daily_new_input", "hourly_late_partitions"):
         assert definitions.resolve_sensor_def(name).default_status == dg.DefaultSensorStatus.RUNNING

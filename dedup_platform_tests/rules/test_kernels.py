@@ -200,7 +200,7 @@ def plain_sessions(stream: Stream, records: Iterable[Record]) -> list[list[Recor
     sessions: list[list[Record]] = []
     for each in sorted(records, key=lambda each: (each.entity_id or "", each.event_time)):
         last = sessions[-1][-1] if sessions else None
-        if last and last.entity_id == each.entity_id and each.event_time - last.event_time <= stream.sessions.timeout:
+        if last and last.entity_id == each.entity_id and each.event_time - last.event_time <= stream.session_timeout:
             sessions[-1].append(each)
         else:
             sessions.append([each])
@@ -243,7 +243,7 @@ def test_sessions_of_slices_are_those_of_all_at_once(stream: Stream, records: li
     for (_, end), each in zip(slices, found, strict=True):
         # What is kept may go on, and nothing else: all of a long stream must not come together in memory.
         assert end is None or all(
-            last + stream.sessions.timeout >= end for last in last_of_chains(each.unfinished, stream)
+            last + stream.session_timeout >= end for last in last_of_chains(each.unfinished, stream)
         )
 
 

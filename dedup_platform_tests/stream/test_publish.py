@@ -1,5 +1,6 @@
 """What a stream file says of consumers: sinks, and which columns matter downstream."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,16 @@ def test_columns_that_postgres_cannot_have_are_refused(tmp_path: Path, name: str
     path.write_text(f"{text}publish: {{sinks: {{a: {sink}}}}}\n")
     with pytest.raises(StreamFileError, match=f"publish.sinks.a: Postgres can have no column '{name}'"):
         load_stream(path)
+
+
+def test_a_sink_cannot_follow_sessions_that_the_stream_has_not(tmp_path: Path) -> None:
+    path = make_stream(tmp_path).origin
+    events = path.read_text().split("sessions:\n")[0]
+    sink = "".join(f"      {line}\n" for line in POSTGRES.strip("{}").split(", "))
+    path.write_text(f"{events}publish:\n  sinks:\n    marts:\n{sink}")
+    line = path.read_text().splitlines().index("      follows: sessions") + 1
+    reason = f"{path}:{line}: publish.sinks.marts.follows: the stream has no sessions; allowed: deduplicated_events, or"
+    with pytest.raises(StreamFileError, match=re.escape(reason)):
+        load_stream(path)
+    path.write_text(path.read_text().replace("follows: sessions", "follows: deduplicated_events"))
+    assert load_stream(path).sessions is None

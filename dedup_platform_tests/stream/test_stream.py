@@ -115,8 +115,8 @@ def test_every_key_of_a_stream_file(tmp_path: Path) -> None:
     assert clicks.buckets == 8
     assert clicks.deduplicate.key == ("entity_id", "event_id", "page")
     assert clicks.deduplicate.window == timedelta(0)
-    assert clicks.sessions.timeout == timedelta(minutes=90)
-    assert clicks.sessions.aggregates == {
+    assert clicks.session_timeout == timedelta(minutes=90)
+    assert clicks.aggregates == {
         "revenue": Aggregate(function="sum", attribute="amount"),
         "exit_page": Aggregate(function="last", attribute="page"),
     }
@@ -138,7 +138,7 @@ def test_what_a_stream_file_leaves_out_has_a_default(tmp_path: Path) -> None:
     assert (clicks.missing_entity, clicks.buckets) == ("keep", 0)
     assert clicks.deduplicate.key == ("entity_id", "event_id")
     assert clicks.deduplicate.window == timedelta(days=1)
-    assert clicks.sessions.aggregates == {}
+    assert clicks.aggregates == {}
     assert clicks.late.model_dump() == {
         "grace": timedelta(hours=1),
         "settle": timedelta(seconds=60),
@@ -281,7 +281,7 @@ def test_a_text_that_is_no_key_of_a_partition(tmp_path: Path, key: str) -> None:
     ],
 )
 def test_durations(tmp_path: Path, text: str, duration: timedelta) -> None:
-    assert stream(tmp_path, SHORTEST.replace("30m", text)).sessions.timeout == duration
+    assert stream(tmp_path, SHORTEST.replace("30m", text)).session_timeout == duration
 
 
 @pytest.mark.parametrize("text", ["30", "1.5h", "30 m", "-5m", "30min", "1h30m", "PT30M", "true", "", "[30m]"])
@@ -475,7 +475,6 @@ def test_every_problem_is_listed_by_line(tmp_path: Path) -> None:
 def test_missing_parts_are_named(tmp_path: Path) -> None:
     assert problems(tmp_path, "name: clicks\nfields: {}\n") == [
         "1: partitions: is missing",
-        "1: sessions: is missing",
         "1: source: is missing",
         "2: fields.entity_id: is missing",
         "2: fields.event_id: is missing",

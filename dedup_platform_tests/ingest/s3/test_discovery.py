@@ -72,7 +72,7 @@ class Watched:
 def watched(landing: Landing, folder: Path, pattern: str = "in/*.json", **source: str) -> Watched:
     settings = Settings(home=folder / "home")
     stream = landing.of(make_stream(folder), pattern, **source)
-    return Watched(landing, stream, Ledger(settings, Catalog(settings)), HeldClock(NOW))
+    return Watched(landing, stream, Ledger(settings, Catalog(settings), lambda _: stream), HeldClock(NOW))
 
 
 @pytest.fixture
