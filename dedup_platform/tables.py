@@ -142,7 +142,16 @@ _EFFECT = (
     Column("is_db_update", "boolean"),
     Column("is_downstream", "boolean"),
 )
-_FIRST_ARRIVED = (Column("arrival_time", "timestamp"), *COORDINATE_COLUMNS, Column("session_id", "string"))
+_FIRST_ARRIVED = (
+    Column("arrival_time", "timestamp"),
+    *COORDINATE_COLUMNS,
+    Column("session_id", "string"),
+    Column("event_time", "timestamp"),
+)
+
+ADDED_LATER = {SESSION_FRAGMENTS: ("first_arrived", "event_time"), SESSIONS: ("first_arrived_event_time",)}
+"""The column of each of these tables, by the names that lead to it, that tables of earlier versions lack. It is in no
+fingerprint: cells that were built without it are not stale for that, and have null in it."""
 
 
 def derived(stream: Stream) -> tuple[str, ...]:
@@ -197,6 +206,7 @@ def columns(stream: Stream, table: str) -> tuple[Column, ...]:
             Column("ended_at", "timestamp"),
             Column("event_count", "long"),
             Column("first_arrived_at", "timestamp"),
+            Column("first_arrived_event_time", "timestamp"),
             *aggregates,
         ),
     }[table]

@@ -136,7 +136,7 @@ def _told_of_sessions(rows: _Matched, before: pl.DataFrame, after: pl.DataFrame,
 
     The first-arrived event of a retired session is now in one that has an earlier one: else it would bear the old id.
     """
-    heirs = _overlapping(rows.gone, after, arrived_by_then=True)
+    heirs = _overlapping(_where_first_arrived(rows.gone), after, arrived_by_then=True)
     remains = _overlapping(rows.gone, after)
     origins = _overlapping(rows.new, before)
     is_heir = [each["session_id"].is_in(heirs.drop_nulls().implode()) for each in (rows.now, rows.new)]
@@ -158,6 +158,12 @@ def _told_of_sessions(rows: _Matched, before: pl.DataFrame, after: pl.DataFrame,
         _told(_first_true(updated, "corrected")),
         _told(new, split_from=split_from.to_series()),
     )
+
+
+def _where_first_arrived(sessions: pl.DataFrame) -> pl.DataFrame:
+    """Sessions with the moment of their first-arrived event in place of their span, where it is known."""
+    moment = pl.col("first_arrived_event_time")
+    return sessions.with_columns(pl.coalesce(moment, each).alias(each) for each in ("started_at", "ended_at"))
 
 
 def _first_true(reasons: Mapping[str, pl.Series], otherwise: str) -> pl.Series:

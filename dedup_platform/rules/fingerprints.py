@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 
 from dedup_platform import tables
 from dedup_platform.stream import Stream
+from dedup_platform.tables import Column
 
 DEDUPLICATION_VERSION = 1
 FRAGMENTS_VERSION = 1
@@ -23,7 +26,8 @@ def fingerprint(stream: Stream, table: str) -> str:
 
 
 def _deciding(stream: Stream, table: str) -> list[object]:
-    columns = [f"{column.name} {column.type}" for column in tables.columns(stream, table)]
+    decided = _without(tables.columns(stream, table), tables.ADDED_LATER.get(table, ()))
+    columns = [f"{column.name} {column.type}" for column in decided]
     if table == tables.DEDUPLICATED_EVENTS:
         return [DEDUPLICATION_VERSION, columns, stream.deduplicate.key, stream.deduplicate.window]
     aggregates: dict[str, object] = {name: str(each) for name, each in stream.aggregates.items()}
@@ -38,3 +42,12 @@ def _deciding(stream: Stream, table: str) -> list[object]:
         ],
         tables.SESSIONS: [SESSIONS_VERSION, columns, stream.session_timeout, aggregates],
     }[table]
+
+
+def _without(columns: Sequence[Column], path: Sequence[str]) -> tuple[Column, ...]:
+    """Some columns without the one that these names lead to."""
+    return tuple(
+        column if isinstance(column.type, str) else replace(column, type=_without(column.type, path[1:]))
+        for column in columns
+        if [column.name] != list(path)
+    )

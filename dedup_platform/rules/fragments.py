@@ -67,7 +67,7 @@ def _aggregate(stream: Stream, aggregate: Aggregate) -> pl.Expr:
 
 
 def _first_arrived(numbered: pl.DataFrame, stream: Stream) -> pl.Series:
-    """The arrival of each fragment's first-arrived event and the id that its session bears (rule 5)."""
+    """The arrival and the time of each fragment's first-arrived event, and the id that its session bears (rule 5)."""
     earliest = pl.col("arrival_time") == pl.col("arrival_time").min().over("_number")
     first = (
         numbered.filter(earliest).sort("_number", *ARRIVAL_ORDER).unique("_number", keep="first", maintain_order=True)
@@ -75,7 +75,7 @@ def _first_arrived(numbered: pl.DataFrame, stream: Stream) -> pl.Series:
     identity = ["entity_id", "arrival_time", "event_time", *stream.deduplicate.key]
     texts = first.select(pl.concat_str(_unambiguous(name, first.schema[name]) for name in identity)).to_series()
     ids = [sha256(text.encode()).hexdigest()[:32] for text in texts]
-    with_id = first.select(*ARRIVAL_ORDER, pl.Series("session_id", ids, pl.String))
+    with_id = first.select(*ARRIVAL_ORDER, pl.Series("session_id", ids, pl.String), "event_time")
     return with_id.to_struct("first_arrived")
 
 

@@ -32,6 +32,7 @@ def stitch(fragments: pl.DataFrame, stream: Stream) -> pl.DataFrame:
     return sessions.with_columns(
         pl.col("first_arrived").struct.field("session_id").alias("session_id"),
         pl.col("first_arrived").struct.field("arrival_time").alias("first_arrived_at"),
+        pl.col("first_arrived").struct.field("event_time").alias("first_arrived_event_time"),
         *(sum_or_null(name, largest) for name, largest in large_sums(stream).items()),
     ).select(column_names(stream, SESSIONS))
 

@@ -42,7 +42,14 @@ EPOCH_UNITS = {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000}  # name -
 _EVENT_COLUMNS = ("entity_id", "event_id", "event_time", "arrival_time")
 _RAW_COLUMNS = ("payload", "payload_context", "rejection_reason")
 _COORDINATES = ("source", "source_partition", "source_offset", "source_index")
-_SESSION_COLUMNS = ("session_id", "started_at", "ended_at", "event_count", "first_arrived_at")
+_SESSION_COLUMNS = (
+    "session_id",
+    "started_at",
+    "ended_at",
+    "event_count",
+    "first_arrived_at",
+    "first_arrived_event_time",
+)
 _FRAGMENT_COLUMNS = ("first_event_time", "last_event_time", "first_arrived")
 PUBLISHED_COLUMNS = (*_EVENT_COLUMNS, *_COORDINATES, *_SESSION_COLUMNS)
 """The columns of events and of sessions that every stream has."""

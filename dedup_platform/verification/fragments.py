@@ -49,12 +49,12 @@ def _identifying(stream: Stream) -> list[str]:
 
 
 def _first_arrived(stream: Stream) -> Column:
-    """The arrival of the first-arrived event (`_first`) and the id that its session bears."""
+    """The arrival and the time of the first-arrived event (`_first`), and the id that its session bears."""
     identity = ["arrival_time", "event_time", *stream.deduplicate.key]
     texts = [_unambiguous(name, F.col(name if name == "entity_id" else f"_first.{name}")) for name in identity]
     text = F.concat(_unambiguous("entity_id", F.col("entity_id")), *texts)
     session_id = F.substring(F.sha2(text, 256), 1, 32).alias("session_id")
-    return F.struct(*(f"_first.{name}" for name in ARRIVAL_ORDER), session_id)
+    return F.struct(*(f"_first.{name}" for name in ARRIVAL_ORDER), session_id, "_first.event_time")
 
 
 def _unambiguous(name: str, value: Column) -> Column:

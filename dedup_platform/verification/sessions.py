@@ -43,7 +43,11 @@ def stitch_edges(fragments: DataFrame, stream: Stream) -> DataFrame:
 
 
 def _as_sessions(joined: DataFrame, stream: Stream) -> DataFrame:
-    first = {"session_id": "first_arrived.session_id", "first_arrived_at": "first_arrived.arrival_time"}
+    first = {
+        "session_id": "first_arrived.session_id",
+        "first_arrived_at": "first_arrived.arrival_time",
+        "first_arrived_event_time": "first_arrived.event_time",
+    }
     columns = {name: F.col(place) for name, place in first.items()} | sums_or_null(stream)
     return joined.withColumns(columns).select(column_names(stream, SESSIONS))
 

@@ -1,6 +1,6 @@
 """Recomputes everything from raw and compares it with the tables row for row (rules 1, 2, 5 and 7)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.sql import DataFrame, functions as F
 
@@ -8,6 +8,7 @@ from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.ledger import Ledger
 from dedup_platform.stream import KafkaSource, Stream
 from dedup_platform.tables import (
+    ADDED_LATER,
     COORDINATES,
     DEDUPLICATED_EVENTS,
     DUPLICATE_EVENTS,
@@ -92,13 +93,31 @@ def _repeated_ids(sessions: DataFrame) -> Iterator[str]:
 
 
 def _compare(stream: Stream, name: str, found: DataFrame, expected: DataFrame) -> Iterator[str]:
-    """Rows on one side only, each as often as it is too many or missing."""
-    names = column_names(stream, name)
-    sides = found.select(*names, F.lit(1).alias("_side")).unionByName(expected.select(*names, F.lit(-1).alias("_side")))
+    """Rows on one side only, each as often as it is too many or missing.
+
+    In the column that was added later, null in a row found is no difference: an earlier version built its cell.
+    """
+    path = ADDED_LATER.get(name, ())
+    names = [column for column in column_names(stream, name) if (column,) != path]
+    one, other = (_apart(rows, names, path) for rows in (found, expected))
+    sides = one.withColumn("_side", F.lit(1)).unionByName(other.withColumn("_side", F.lit(-1)))
     # Identical rows cancel, and a repeated row does not.
-    unequal = sides.groupBy(*names).agg(F.sum("_side").alias("_surplus")).where("_surplus != 0")
+    totals = (F.sum("_side").alias("_surplus"), F.min("_added").alias("_least"), F.max("_added").alias("_most"))
+    unequal = sides.groupBy(*names).agg(*totals).where("_surplus != 0 or _least != _most")
     # By Arrow: as Python's local times, those of the last hours that there are cannot be told everywhere.
     for row in unequal.limit(SHOWN).toArrow().to_pylist():
-        what = "should not be there" if row["_surplus"] > 0 else "is missing"
+        surplus, another = row["_surplus"], f"has another {'.'.join(path)}"
+        what = another if not surplus else "should not be there" if surplus > 0 else "is missing"
         values = ", ".join(f"{column}={row[column]}" for column in names if row[column] is not None)
         yield f"{name}: {what}: {values}"
+
+
+def _apart(rows: DataFrame, names: Sequence[str], path: Sequence[str]) -> DataFrame:
+    """Rows with the column that these names lead to as `_added`; null where the table does not have it yet."""
+    inside = rows.schema[path[0]].dataType if path[1:] else rows.schema
+    if not path or path[-1] not in inside.fieldNames():
+        return rows.select(*names, F.lit(None).cast("timestamp").alias("_added"))
+    told = rows.withColumn("_added", F.col(".".join(path)))
+    if path[1:]:
+        told = told.withColumn(path[0], F.col(path[0]).dropFields(path[1]))
+    return told.select(*names, "_added")

@@ -167,6 +167,27 @@ def test_a_session_that_moves_to_the_day_before_is_an_update(followed: Followed)
     assert followed.kinds()[1:] == [(2, "update_preimage", "moved"), (2, "update_postimage", "moved")]
 
 
+def test_a_session_that_falls_apart_is_merged_into_the_half_that_holds_its_first_event(followed: Followed) -> None:
+    """Both halves get an event that arrived earlier, and what held them together went elsewhere, in one commit."""
+
+    def at(name: str, minutes: int, arrived: int) -> Record:
+        return record("e", name, TEN + minutes * MINUTE, ARRIVED + arrived * MINUTE)
+
+    followed.take_in(at("c", 50, 4), at("a", 0, 5), at("b", 25, 6))
+    followed.publish()
+    [before] = followed.sessions()
+    followed.take_in(at("b", 600, 1), at("x", 1, 2), at("y", 51, 3))
+    followed.publish()
+    _, last, _ = sorted(followed.sessions(), key=lambda row: row["started_at"])[:3]
+    assert last["started_at"] == TEN + 50 * MINUTE == before["first_arrived_event_time"]
+    [gone] = [row for row in followed.feed() if row["_change_type"] == "delete"]
+    assert (gone["session_id"], gone["reason"], gone["merged_into"]) == (
+        before["session_id"],
+        "merged",
+        last["session_id"],
+    )
+
+
 def test_two_publishers_at_once_publish_each_version_once(followed: Followed) -> None:
     followed.take_in(followed.event("a", 0))
     other, append = followed.platform, FeedTable.append

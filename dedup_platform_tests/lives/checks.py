@@ -161,11 +161,12 @@ def _stitched(fragments: Iterable[Row], timeout: timedelta) -> list[Shown]:
 def _session(chain: Sequence[Row]) -> Shown:
     first = min((row["first_arrived"] for row in chain), key=lambda it: tuple(it[n] for n in tables.ARRIVAL_ORDER))
     span = (chain[0]["first_event_time"], chain[-1]["last_event_time"])
-    return (chain[0]["entity_id"], *span, sum(row["event_count"] for row in chain), first["session_id"])
+    count = sum(row["event_count"] for row in chain)
+    return (chain[0]["entity_id"], *span, count, first["session_id"], first["event_time"])
 
 
 def _shown(sessions: Iterable[Row]) -> list[Shown]:
-    columns = ("entity_id", "started_at", "ended_at", "event_count", "session_id")
+    columns = ("entity_id", "started_at", "ended_at", "event_count", "session_id", "first_arrived_event_time")
     return sorted(tuple(row[name] for name in columns) for row in sessions)
 
 

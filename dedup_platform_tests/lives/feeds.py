@@ -1,12 +1,12 @@
 """The laws of feeds, in plain Python: applied to nothing, versions 1 to v of a feed give the table as v left it."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from dedup_platform.stream import Stream
 from dedup_platform.tables import FEED_OF, FOLLOWED, ROW_KEY, SESSIONS, column_names, feeds_of
+from dedup_platform_tests.lives.firsts import FirstEvents
 from dedup_platform_tests.lives.state import Row, State
 
 Key = tuple[Any, ...]
@@ -36,10 +36,13 @@ class FeedLaws:
         self._last: dict[str, dict[Key, Row]] = {table: {} for table in FEED_OF}
         self._commits: dict[str, list[int]] = {table: [] for table in FEED_OF}
         """Those that changed rows."""
+        self._firsts = FirstEvents()
         self._place = dict.fromkeys(FOLLOWED, 0)
 
     def remember(self, stream: Stream, state: State, heads: Mapping[str, int]) -> None:
         """What the tables hold at these snapshots."""
+        if stream.sessions:
+            self._firsts.remember(stream, state, heads[SESSIONS])
         for table in feeds_of(stream):
             if heads[table] in self._commits[table]:
                 # Where the table was, or was taken back to.
@@ -103,7 +106,8 @@ class FeedLaws:
         elif rows != self._known[snapshot]:
             yield f"gives {_shown(rows)}, but the table had {_shown(self._known[snapshot])}"
         if table == SESSIONS:
-            yield from _links(before, rows, changes)
+            yield from _links(before, changes)
+            yield from self._firsts.of(rows.values(), changes)
 
 
 def _apply(rows: dict[Key, Row], changes: Sequence[Row], table: str, names: Sequence[str]) -> Iterator[str]:
@@ -133,16 +137,9 @@ def _apply(rows: dict[Key, Row], changes: Sequence[Row], table: str, names: Sequ
             preimage = row
 
 
-def _links(before: Mapping[Key, Row], after: Mapping[Key, Row], changes: Sequence[Row]) -> Iterator[str]:
-    """A retired session is merged into one that overlaps it and has an event that arrived no later, if there is any."""
-    by_entity = defaultdict(list)
-    for row in after.values():
-        by_entity[row["entity_id"]].append(row)
+def _links(before: Mapping[Key, Row], changes: Sequence[Row]) -> Iterator[str]:
+    """What a session is split from overlaps it."""
     for change in changes:
-        near = [row for row in by_entity[change["entity_id"]] if _overlap(row, change)]
-        heirs = {row["session_id"] for row in near if row["first_arrived_at"] <= change["first_arrived_at"]}
-        if change["_change_type"] == "delete" and (change["merged_into"] not in (heirs or {None})):
-            yield f"{change['session_id']} is merged into {change['merged_into']}, not into one of {heirs}"
         if change["split_from"] is not None and not _overlap(before[change["split_from"],], change):
             yield f"{change['session_id']} is split from {change['split_from']}, which is elsewhere"
 

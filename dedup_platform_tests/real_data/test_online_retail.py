@@ -33,7 +33,7 @@ BATCHES = 6
 FEW_BATCHES = 2
 """Where there is no time for more."""
 TWICE = 40
-ARRIVAL = {"arrival_time", "first_arrived_at", "session_id", *tables.COORDINATES}
+ARRIVAL = {"arrival_time", "first_arrived_at", "first_arrived_event_time", "session_id", *tables.COORDINATES}
 """Columns that tell how a row came, and the ids that depend on it."""
 
 

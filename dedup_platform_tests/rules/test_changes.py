@@ -38,7 +38,10 @@ def frame(stream: Stream, table: str, rows: Iterable[dict[str, Any]]) -> pl.Data
     return pl.DataFrame([{name: row.get(name) for name in schema} for row in rows], schema=schema, orient="row")
 
 
-def session(name: str, begins: int, ends: int, arrived: int, entity: str = "e", **others: Any) -> dict[str, Any]:
+def session(
+    name: str, begins: int, ends: int, arrived: int, entity: str = "e", first: int | None = None, **others: Any
+) -> dict[str, Any]:
+    """`first`: when its first-arrived event happened; None in rows of a version that did not know that."""
     return {
         "session_id": name,
         "entity_id": entity,
@@ -46,6 +49,7 @@ def session(name: str, begins: int, ends: int, arrived: int, entity: str = "e", 
         "ended_at": NOON + ends * MINUTE,
         "event_count": ends - begins + 1,
         "first_arrived_at": NOON + arrived * MINUTE,
+        "first_arrived_event_time": None if first is None else NOON + first * MINUTE,
         **others,
     }
 
@@ -95,6 +99,32 @@ def test_a_session_whose_first_event_is_gone_is_merged_into_none(stream: Stream)
     found = of(stream, [session("a", 0, 5, 1)], [session("b", 6, 7, 1)])
     assert told(found.deletes, "session_id", "reason", "merged_into") == [("a", "erased", None)]
     assert told(found.inserts, "reason") == ["new"]
+
+
+@pytest.mark.parametrize(("first", "heir"), [(0, "b"), (20, "b"), (25, None), (30, "c"), (50, "c"), (None, "b")])
+def test_of_two_halves_with_earlier_arrivals_that_is_the_heir_which_holds_the_first_event(
+    first: int | None, heir: str | None, stream: Stream
+) -> None:
+    halves = [session("b", 0, 20, 2, first=1), session("c", 30, 50, 1, first=31)]
+    found = of(stream, [session("a", 0, 50, 3, first=first)], halves)
+    assert told(found.deletes, "reason", "merged_into") == [("merged" if heir else "split", heir)]
+    assert told(found.inserts, "session_id", "reason", "split_from") == [
+        (each, "merged", None) if each == heir else (each, "split", "a") for each in "bc"
+    ]
+
+
+def test_an_event_that_is_gone_is_in_no_session_that_arrived_later(stream: Stream) -> None:
+    found = of(stream, [session("a", 0, 50, 3, first=40)], [session("b", 0, 20, 1), session("c", 30, 50, 4)])
+    assert told(found.deletes, "reason", "merged_into") == [("split", None)]
+    assert set(told(found.inserts, "reason")) == {"split"}
+
+
+def test_a_half_that_was_there_before_tells_what_it_is(stream: Stream) -> None:
+    """The retired one falls apart: one half is in a session that grew, its first event in another one that did."""
+    before = [session("x", 0, 1, 1), session("a", 20, 50, 3, first=45), session("y", 60, 61, 2)]
+    found = of(stream, before, [session("x", 0, 30, 1), session("y", 40, 61, 2)])
+    assert told(found.deletes, "session_id", "reason", "merged_into") == [("a", "merged", "y")]
+    assert told(found.updates, "session_id", "reason")[::2] == [("x", "grown"), ("y", "merged")]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +193,8 @@ def sessions(draw: st.DrawFn) -> list[dict[str, Any]]:
         at = draw(lines)
         for begins, ends in zip(at[::2], at[1::2], strict=False):
             name = names[len(found)] + entity
-            found.append(session(name, begins, ends, ord(name[0]), entity, best=draw(st.sampled_from((None, 1.0)))))
+            first, best = draw(st.none() | st.integers(begins, ends)), draw(st.sampled_from((None, 1.0)))
+            found.append(session(name, begins, ends, ord(name[0]), entity, first, best=best))
     return found
 
 
@@ -193,8 +224,8 @@ def test_what_was_and_the_difference_is_what_is(
 
 def heir(retired: dict[str, Any], after: list[dict[str, Any]]) -> str | None:
     near = (row for row in after if row["entity_id"] == retired["entity_id"])
-    overlapping = [
-        row for row in near if row["started_at"] <= retired["ended_at"] and row["ended_at"] >= retired["started_at"]
-    ]
+    first = retired["first_arrived_event_time"]
+    begins, ends = (first, first) if first else (retired["started_at"], retired["ended_at"])
+    overlapping = [row for row in near if row["started_at"] <= ends and row["ended_at"] >= begins]
     known = [row for row in overlapping if row["first_arrived_at"] <= retired["first_arrived_at"]]
     return min(known, key=lambda row: row["started_at"])["session_id"] if known else None

@@ -219,9 +219,30 @@ def test_stitched_fragments_are_the_sessions_of_the_events(stream: Stream, recor
     assert [(row["started_at"], row["ended_at"], row["event_count"]) for row in found] == [
         (session[0].event_time, session[-1].event_time, len(session)) for session in expected
     ]
-    assert [row["first_arrived_at"] for row in found] == [
-        min(each.arrival_time for each in session) for session in expected
+    first = [min(session, key=lambda each: each.arrival_order) for session in expected]
+    assert [(row["first_arrived_at"], row["first_arrived_event_time"]) for row in found] == [
+        (each.arrival_time, each.event_time) for each in first
     ]
+
+
+@quick
+@given(records=entities(), data=st.data())
+def test_sessions_know_of_their_first_event_what_its_fragment_does(
+    stream: Stream, records: list[Record], data: st.DataObject
+) -> None:
+    """Some fragments are of a version that did not know when their first-arrived event happened."""
+    fragments = fragments_of(stream, records)
+    is_old = pl.Series(data.draw(st.lists(st.booleans(), min_size=len(fragments), max_size=len(fragments))), dtype=pl.Boolean)
+    first = pl.col("first_arrived").struct
+    forgotten = first.with_fields(event_time=pl.when(~is_old).then(first.field("event_time")))
+    mixed = fragments.with_columns(first_arrived=forgotten)
+    whole, found = (stitch(each, stream).sort("session_id") for each in (fragments, mixed))
+    assert found.drop("first_arrived_event_time").equals(whole.drop("first_arrived_event_time"))
+    ids = fragments["first_arrived"].struct.field("session_id")
+    old = {session for session, forgets in zip(ids, is_old, strict=True) if forgets}
+    for row, expected in zip(found.to_dicts(), whole.to_dicts(), strict=True):
+        known = None if row["session_id"] in old else expected["first_arrived_event_time"]
+        assert row["first_arrived_event_time"] == known
 
 
 @quick
@@ -280,6 +301,7 @@ def test_the_first_arrived_event_of_a_fragment_decides_its_id_whatever_the_order
         first = min(session, key=lambda each: (each.arrival_time, each.coordinate))
         told = row["first_arrived"]
         assert tuple(told[name] for name in ARRIVAL_ORDER) == (first.arrival_time, *first.coordinate)
+        assert told["event_time"] == first.event_time
 
 
 def test_ids_do_not_depend_on_where_an_event_lies(stream: Stream, tmp_path: Path) -> None:

@@ -36,9 +36,9 @@ def right_tables(folder: Path, records: list[Record] = RECORDS) -> Tables:
     return rows
 
 
-def found(folder: Path, tables: Tables, ids: SessionIds | None = None) -> list[str]:
+def found(folder: Path, tables: Tables, ids: SessionIds | None = None, *, is_upgraded: bool = False) -> list[str]:
     stream = make_stream(folder)
-    return table_differences(stream, tables, RECORDS, ids or SessionIds())
+    return table_differences(stream, tables, RECORDS, ids or SessionIds(), is_upgraded=is_upgraded)
 
 
 def test_right_tables_have_no_difference(tmp_path: Path) -> None:
@@ -73,6 +73,15 @@ def miscount_a_session(tables: Tables) -> None:
     tables["sessions"][0]["event_count"] = 3
 
 
+def take_another_first_event(tables: Tables) -> None:
+    tables["sessions"][0]["first_arrived_event_time"] = NOON + 10 * MINUTE
+
+
+def forget_the_first_event(tables: Tables) -> None:
+    tables["sessions"][0]["first_arrived_event_time"] = None
+    tables["session_fragments"][0]["first_arrived"]["event_time"] = None
+
+
 def sum_wrongly(tables: Tables) -> None:
     tables["sessions"][0]["revenue"] = Decimal("0.11")
 
@@ -91,6 +100,9 @@ def forget_a_column(tables: Tables) -> None:
         (add_a_fragment, "session_fragments: a 2024-03-01 11:59:00+00:00: 1 rows, expected 0"),
         (take_another_first_arrival, "session_fragments: a 2024-03-01 12:00:00+00:00: first_arrived is"),
         (miscount_a_session, "sessions: a 2024-03-01 12:00:00+00:00: event_count is 3, expected 2"),
+        (take_another_first_event, "sessions: a 2024-03-01 12:00:00+00:00: first_arrived_event_time is 2024-03-01 12:10"),
+        (forget_the_first_event, "sessions: a 2024-03-01 12:00:00+00:00: first_arrived_event_time is None, expected"),
+        (forget_the_first_event, "session_fragments: a 2024-03-01 12:00:00+00:00: first_arrived is"),
         (sum_wrongly, "sessions: a 2024-03-01 12:00:00+00:00: revenue is 0.11, expected 0.10"),
         (forget_a_column, "sessions: a 2024-03-01 12:00:00+00:00: pages is absent, expected 1"),
     ],
@@ -101,6 +113,17 @@ def test_every_difference_is_named(tmp_path: Path, breaks: Callable[[Tables], No
     breaks(tables)
     lines = found(tmp_path, tables)
     assert any(line.startswith(says) for line in lines), lines
+
+
+def test_of_upgraded_tables_only_the_column_that_was_added_may_be_null(tmp_path: Path) -> None:
+    tables = right_tables(tmp_path)
+    forget_the_first_event(tables)
+    assert found(tmp_path, tables, is_upgraded=True) == []
+    take_another_first_event(tables)
+    miscount = tables["sessions"][1]
+    miscount["first_arrived_event_time"] = miscount["first_arrived_at"] = None
+    wrong = [line.split(": ")[2].split(" is ")[0] for line in found(tmp_path, tables, is_upgraded=True)]
+    assert wrong == ["first_arrived_event_time", "first_arrived_at"]
 
 
 def test_an_id_that_changes_between_two_states(tmp_path: Path) -> None:
