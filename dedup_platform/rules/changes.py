@@ -134,7 +134,8 @@ def _told_of_events(rows: _Matched, before: pl.DataFrame, after: pl.DataFrame, s
 def _told_of_sessions(rows: _Matched, before: pl.DataFrame, after: pl.DataFrame, stream: Stream) -> _AllTold:
     """Where a retired session's events went, and where a new session's come from.
 
-    The first-arrived event of a retired session is now in one that has an earlier one: else it would bear the old id.
+    The first-arrived event of a retired session is now in one that spans its time and has an event that arrived before
+    it: else that would bear the old id.
     """
     heirs = _overlapping(_where_first_arrived(rows.gone), after, arrived_by_then=True)
     remains = _overlapping(rows.gone, after)

@@ -114,8 +114,8 @@ def _compare(stream: Stream, name: str, found: DataFrame, expected: DataFrame) -
 
 def _apart(rows: DataFrame, names: Sequence[str], path: Sequence[str]) -> DataFrame:
     """Rows with the column that these names lead to as `_added`; null where the table does not have it yet."""
-    inside = rows.schema[path[0]].dataType if path[1:] else rows.schema
-    if not path or path[-1] not in inside.fieldNames():
+    inside = rows.select(f"{path[0]}.*") if path[1:] else rows
+    if not path or path[-1] not in inside.columns:
         return rows.select(*names, F.lit(None).cast("timestamp").alias("_added"))
     told = rows.withColumn("_added", F.col(".".join(path)))
     if path[1:]:

@@ -1,6 +1,5 @@
 """Where the first-arrived event of every retired session is, worked out from records and events alone (rule 5)."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -9,7 +8,7 @@ from dedup_platform.planning.moments import EPOCH
 from dedup_platform.stream import Stream
 from dedup_platform.tables import DEDUPLICATED_EVENTS, SESSIONS
 from dedup_platform.testing.judge import as_record
-from dedup_platform.testing.oracle import Rules, group, identity, sessionize
+from dedup_platform.testing.oracle import Rules, Session, group, identity, sessionize
 from dedup_platform.testing.records import Record
 from dedup_platform_tests.lives.state import Row, State
 
@@ -65,12 +64,19 @@ def _holds(session: Row, first: Record) -> bool:
 def _holders(state: State, rules: Rules) -> dict[str, str]:
     """Id of each event -> the session that holds it, of entities whose sessions are those of the events as they are."""
     found: dict[str, str] = {}
-    known: dict[str, dict[tuple[object, ...], str]] = defaultdict(dict)
-    for row in state.all(SESSIONS):
-        known[row["entity_id"]][row["started_at"], row["ended_at"], row["event_count"]] = row["session_id"]
+    columns = ("session_id", "started_at", "ended_at", "event_count")
+    there = {
+        entity: {tuple(row[name] for name in columns) for row in rows}
+        for entity, rows in group(state.all(SESSIONS), lambda row: row["entity_id"]).items()
+    }
     made = group(sessionize(map(as_record, state.all(DEDUPLICATED_EVENTS)), rules), lambda each: each.entity_id)
     for entity, sessions in made.items():
-        events = {(each.started_at, each.ended_at, len(each.events)): each.events for each in sessions}
-        if events.keys() == known[entity].keys():
-            found |= {session_id(each, rules): known[entity][span] for span, held in events.items() for each in held}
+        if there.get(entity) == {_shown(each, rules) for each in sessions}:
+            for each in sessions:
+                found |= dict.fromkeys((session_id(event, rules) for event in each.events), _shown(each, rules)[0])
     return found
+
+
+def _shown(session: Session, rules: Rules) -> tuple[str, datetime, datetime, int]:
+    name = session_id(session.first_arrived, rules)
+    return name, session.started_at, session.ended_at, len(session.events)

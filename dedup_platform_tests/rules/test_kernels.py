@@ -232,7 +232,8 @@ def test_sessions_know_of_their_first_event_what_its_fragment_does(
 ) -> None:
     """Some fragments are of a version that did not know when their first-arrived event happened."""
     fragments = fragments_of(stream, records)
-    is_old = pl.Series(data.draw(st.lists(st.booleans(), min_size=len(fragments), max_size=len(fragments))), dtype=pl.Boolean)
+    drawn = data.draw(st.lists(st.booleans(), min_size=len(fragments), max_size=len(fragments)))
+    is_old = pl.Series(drawn, dtype=pl.Boolean)
     first = pl.col("first_arrived").struct
     forgotten = first.with_fields(event_time=pl.when(~is_old).then(first.field("event_time")))
     mixed = fragments.with_columns(first_arrived=forgotten)
