@@ -33,6 +33,7 @@ SESSION_FRAGMENTS = "session_fragments"
 SESSIONS = "sessions"
 EVENT_CHANGES = "event_changes"
 SESSION_CHANGES = "session_changes"
+SESSION_ALIASES = "session_aliases"
 
 INPUT_OF = {DEDUPLICATED_EVENTS: RAW_EVENTS, SESSION_FRAGMENTS: DEDUPLICATED_EVENTS, SESSIONS: SESSION_FRAGMENTS}
 """Each planned table and the table that it is built from, in the order of building. `duplicate_events` is written with
@@ -47,6 +48,8 @@ OF_SESSIONS = (SESSION_FRAGMENTS, SESSIONS)
 FEED_OF = {DEDUPLICATED_EVENTS: EVENT_CHANGES, SESSIONS: SESSION_CHANGES}
 """Each table that consumers follow, and the table of its changes. Which of them a stream has, `feeds_of` tells."""
 FOLLOWED = {feed: table for table, feed in FEED_OF.items()}
+FOLLOWER_OF = FEED_OF | {SESSION_CHANGES: SESSION_ALIASES}
+"""Each table that another one is kept up to date with, and that one: feeds, and what is made of a feed."""
 
 COORDINATES = ("source", "source_partition", "source_offset", "source_index")
 ARRIVAL_ORDER = ("arrival_time", *COORDINATES)
@@ -99,6 +102,7 @@ MEASURED = {
     SESSIONS: ("started_at", "ended_at"),
     EVENT_CHANGES: ("_commit_version", "_change_ordinal"),
     SESSION_CHANGES: ("_commit_version", "_change_ordinal"),
+    SESSION_ALIASES: ("entity_id",),
 }
 """Columns whose lower and upper bounds go into the manifests."""
 
@@ -142,6 +146,18 @@ _EFFECT = (
     Column("is_db_update", "boolean"),
     Column("is_downstream", "boolean"),
 )
+_ALIAS = (
+    Column("session_id", "string"),
+    Column("entity_id", "string"),
+    Column("current_id", "string"),
+    Column("outcome", "string"),
+    Column("last_id", "string"),
+    Column("merges", "long"),
+    Column("merged_into", "string"),
+    Column("reason", "string"),
+    Column("retired_at", "timestamp"),
+    Column("retired_by_version", "long"),
+)
 _FIRST_ARRIVED = (
     Column("arrival_time", "timestamp"),
     *COORDINATE_COLUMNS,
@@ -169,8 +185,22 @@ def feeds_of(stream: Stream) -> dict[str, str]:
     return {table: feed for table, feed in FEED_OF.items() if table in derived(stream)}
 
 
+def followers_of(stream: Stream) -> dict[str, str]:
+    """The tables of a stream that another one is kept up to date with, and that one."""
+    return {table: FOLLOWER_OF[table] for table in FOLLOWER_OF if stream.sessions or table == DEDUPLICATED_EVENTS}
+
+
+def followers(table: str) -> Iterator[str]:
+    """What follows a table, what follows that, and so on."""
+    while table in FOLLOWER_OF:
+        table = FOLLOWER_OF[table]
+        yield table
+
+
 def columns(stream: Stream, table: str) -> tuple[Column, ...]:
     """The columns of a table of this stream, in order."""
+    if table == SESSION_ALIASES:
+        return _ALIAS
     if table in FOLLOWED:
         return (_CHANGE_TYPE, *COMMIT_COLUMNS, *columns(stream, FOLLOWED[table]), *told_columns(stream, table))
     attributes = tuple(Column(name, attribute.type) for name, attribute in stream.attributes.items())
@@ -220,6 +250,11 @@ def told_columns(stream: Stream, feed: str) -> tuple[Column, ...]:
     taken = {column.name for column in columns(stream, FOLLOWED[feed])}
     told = (_WHY, *(_LINKS if feed == SESSION_CHANGES else ()), *_EFFECT)
     return tuple(Column(f"_{column.name}", column.type) if column.name in taken else column for column in told)
+
+
+def told_names(stream: Stream, feed: str) -> dict[str, str]:
+    """What a feed tells of each change besides the row: our name of it -> its column."""
+    return {column.name.removeprefix("_"): column.name for column in told_columns(stream, feed)}
 
 
 def aggregate_type(stream: Stream, aggregate: Aggregate) -> str:

@@ -39,7 +39,7 @@ class FeedCommit:
     """The first of the versions that were published; 0 if there was nothing new."""
     last_version: int = 0
     changes: Counter[str] = field(default_factory=Counter)
-    """`_change_type` -> rows."""
+    """`_change_type` -> rows. Of aliases: `retired` and `returned` -> ids."""
     bytes_written: int = 0
 
 

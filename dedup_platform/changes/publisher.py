@@ -4,12 +4,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 
 import polars as pl
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from dedup_platform import tables
+from dedup_platform.changes.aliases import retired_by
 from dedup_platform.changes.batches import ORDINAL, VERSION, batches, halves
 from dedup_platform.changes.reading import FRESH, FeedReader
 from dedup_platform.errors import ConflictError, RefusedRowsError, SinkError, SinkTakenError
@@ -78,6 +80,7 @@ class Publisher:
                 begun = reader.start(opened.position)
                 if begun is None:
                     return
+                opened.retired = partial(retired_by, self._lake, stream, said.follows, begun.version)
                 opened.begin(begun, reader.rows(begun), reader.nothing())
             # Also after a beginning that another process ended.
             unpin(self._lake.catalog, stream, said.follows, name)
@@ -107,6 +110,7 @@ class _Opened:
         self._most_refused: float = MOST_REFUSED
         # While it begins, and before the first batch of that.
         self._is_beginning = self._begins = False
+        self.retired: Callable[[], Iterator[pl.DataFrame]] = lambda: iter(())
         self._tell()
 
     def begin(self, at: Position, rows: Iterator[pl.DataFrame], nothing: pl.DataFrame) -> None:
@@ -175,7 +179,7 @@ class _Opened:
         self, after: Position, changes: pl.DataFrame, refused: Sequence[Refusal] = (), healed: Sequence[str] = ()
     ) -> None:
         completes = self._is_beginning and after.snapshot_id is None
-        batch = Batch(self.position, after, changes, self._begins, completes, refused, healed)
+        batch = Batch(self.position, after, changes, self._begins, completes, refused, healed, self.retired)
         try:
             self._sink.write(batch)
         except RefusedRowsError as error:

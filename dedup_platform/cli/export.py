@@ -20,7 +20,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.replay.rejected import COLUMNS, REJECTED_EVENTS
 
 STDOUT = Path("-")
-EXPORTED = (*tables.ALL, REJECTED_EVENTS)
+EXPORTED = (*tables.ALL, tables.SESSION_ALIASES, REJECTED_EVENTS)
 """What can be written: the tables, and the rejected records as if they were one."""
 
 

@@ -1,11 +1,9 @@
 """The tables of changes: made when a feed begins, and appended to by compare-and-set with how far it has come."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 
-from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
@@ -14,11 +12,11 @@ from pyiceberg.transforms import DayTransform
 
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError
+from dedup_platform.lake.beside import add_missing_columns, create_beside
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.overwrite import Overwrite
-from dedup_platform.lake.publishing import no_rows, prefixed, retry_commit
+from dedup_platform.lake.publishing import prefixed, retry_commit
 from dedup_platform.lake.receipts import SummaryValues
-from dedup_platform.lake.schema import missing_columns
 from dedup_platform.lake.snapshots import (
     ancestry,
     changes,
@@ -71,8 +69,9 @@ class FeedTable:
     def prepare(self) -> FeedPosition:
         """Create the table if it is not there, and give it the columns that it lacks; returns how far it has come."""
         if self.catalog.load(self.stream.name, self.name) is None:
-            self._create()
-        self._add_columns()
+            size = {"write.target-file-size-bytes": str(FILE_BYTES)}
+            create_beside(self.catalog, self.stream, self.name, self._by_day(), size)
+        add_missing_columns(self.catalog, self.stream, self.name)
         return feed_position(self._load())
 
     def files(self) -> TableFiles:
@@ -107,33 +106,10 @@ class FeedTable:
         # Not what is newest now: that may be another process's.
         return write.snapshot_id
 
-    def _create(self) -> None:
-        schema = tables.iceberg_schema(tables.columns(self.stream, self.name))
+    def _by_day(self) -> PartitionSpec:
         column = tables.PARTITION_TIME[self.name]
-        by_day = PartitionField(schema.find_field(column).field_id, 1000, DayTransform(), f"{column}_day")
-        measured = {f"write.metadata.metrics.column.{name}": "full" for name in tables.MEASURED[self.name]}
-        with suppress(TableAlreadyExistsError):
-            self.catalog.iceberg.create_table(
-                (self.stream.name, self.name),
-                schema,
-                partition_spec=PartitionSpec(by_day),
-                properties=tables.PROPERTIES | measured | {"write.target-file-size-bytes": str(FILE_BYTES)},
-            )
-        self._add_first_snapshot()
-
-    @retry_commit
-    def _add_first_snapshot(self) -> None:
-        if self.catalog.load(self.stream.name, self.name) is None:
-            created = self._load()
-            created.append(no_rows(created))
-
-    @retry_commit
-    def _add_columns(self) -> None:
-        table = self._load()
-        if missing := missing_columns(self.stream, self.name, table):
-            with table.update_schema() as update:
-                for path, column in missing:
-                    update.add_column(path, tables.iceberg_schema((column,)).fields[0].field_type)
+        field = tables.iceberg_schema(tables.columns(self.stream, self.name)).find_field(column).field_id
+        return PartitionSpec(PartitionField(field, 1000, DayTransform(), f"{column}_day"))
 
     def _load(self) -> Table:
         return self.catalog.load_table(self.stream.name, self.name)
@@ -152,8 +128,8 @@ def feed_position(feed: Table) -> FeedPosition:
 
 
 def told_snapshots(feed: Table) -> Iterator[Snapshot]:
-    """The snapshots that say how far a feed had come, newest first."""
-    return (snapshot for snapshot in ancestry(feed) if summary(snapshot, "up-to") is not None)
+    """The snapshots that say how far a feed, or what is made of one, had come, newest first."""
+    return (snapshot for snapshot in ancestry(feed) if summary(snapshot, "version") is not None)
 
 
 def steps(table: Table, up_to: int | None) -> Iterator[Step]:

@@ -1,4 +1,4 @@
-"""Upkeep of feeds: the versions stay, in fewer files, and the snapshots that nobody needs go."""
+"""Upkeep of feeds and of what is made of them: the rows stay, and the snapshots that nobody needs go."""
 
 import time
 from collections import Counter
@@ -14,18 +14,20 @@ from dedup_platform.maintenance.upkeep import Upkeep, extent
 from dedup_platform.planning.moments import EPOCH
 from dedup_platform.retries import retry_on_conflict
 from dedup_platform.stream import Stream
+from dedup_platform.tables import FOLLOWED
 
 DAY = timedelta(days=1)
 
 
 def maintain_feed(lake: Lakehouse, stream: Stream, feed: str, now: datetime) -> Upkeep | None:
-    """Look after one feed; None if it has not begun."""
+    """Look after one feed, or what is made of one; None if it has not begun."""
     if lake.catalog.load(stream.name, feed) is None:
         return None
     started = time.monotonic()
     before = extent(lake.catalog, stream, feed)
     expired = retry_on_conflict(_expire)(lake, stream, feed, now)
-    compacted = retry_on_conflict(_compact)(lake, stream, feed, now)
+    # The files of aliases are put together by whoever brings them up to date.
+    compacted = retry_on_conflict(_compact)(lake, stream, feed, now) if feed in FOLLOWED else 0
     orphans = procedures.remove_orphans(lake, stream, feed, stream.maintenance.orphan_age)
     after = extent(lake.catalog, stream, feed)
     return Upkeep(feed, compacted, expired, orphans, before, after, time.monotonic() - started)

@@ -1,4 +1,4 @@
-"""Feeds in Dagster's UI: an asset of each, a job that brings them up to date, and a sensor that asks for it.
+"""Feeds, and the aliases made of one, in Dagster's UI: an asset of each, a job that brings them up to date, and a sensor that asks for it.
 
 A run publishes what it changed itself, so the sensor finds only what others changed, or what a run left behind that
 died. It asks what is so now, as all sensors do.
@@ -23,19 +23,20 @@ from dedup_platform.stream import Stream
 DESCRIPTIONS = {
     tables.EVENT_CHANGES: "What every commit of deduplicated_events changed, as versions that consumers follow.",
     tables.SESSION_CHANGES: "What every commit of sessions changed, as versions that consumers follow.",
+    tables.SESSION_ALIASES: "Every session_id that is no more, and the session that has its events now.",
 }
 
 
 def feed_assets(stream: Stream) -> list[dg.AssetsDefinition]:
-    """The feeds of one stream. Each holds all partitions: a version may change several."""
-    return [_asset(stream, table) for table in tables.feeds_of(stream)]
+    """The feeds of one stream, and its aliases. Each holds all partitions: a version may change several."""
+    return [_asset(stream, table) for table in tables.followers_of(stream)]
 
 
 def publish_job(stream: Stream) -> Any:  # Dagster does not publish the type
     """Bring all feeds of a stream up to the newest commits."""
     return dg.define_asset_job(
         runs.publish_job_name(stream),
-        selection=dg.AssetSelection.assets(*(asset_key(stream, feed) for feed in tables.feeds_of(stream).values())),
+        selection=dg.AssetSelection.assets(*(asset_key(stream, feed) for feed in tables.followers_of(stream).values())),
         description=f"Publish what commits of {stream.name} changed and no version tells yet.",
         executor_def=dg.in_process_executor,
         tags={runs.STREAM: stream.name},
@@ -83,7 +84,7 @@ def request(
 
 
 def _asset(stream: Stream, table: str) -> dg.AssetsDefinition:
-    feed = tables.FEED_OF[table]
+    feed = tables.FOLLOWER_OF[table]
 
     @dg.asset(
         key=asset_key(stream, feed),

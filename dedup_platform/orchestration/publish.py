@@ -10,22 +10,22 @@ from dedup_platform.stream import Stream
 
 
 def publish(context: Context, platform: Platform, stream: Stream, table: str) -> None:
-    """Bring the table's feed up to date, if it has one, and tell Dagster.
+    """Bring what follows the table up to date, if anything does, and tell Dagster.
 
     The table itself is written by now. What fails here fails no run: the sensor finds what is not published, and its
     own runs say what is wrong.
     """
-    if table not in tables.FEED_OF:
-        return
-    try:
-        done = platform.publish_changes(stream.name, [table])
-    except Exception as error:
-        context.log.warning(f"{stream.name}.{tables.FEED_OF[table]} is behind and will be published later: {error}")
-        return
-    for each in done:
-        if each.first_version:
-            context.log.info(sentence(each))
-            context.log_event(dg.AssetMaterialization(asset_key(stream, each.feed), metadata=numbers(each)))
+    for follower in tables.followers(table):
+        try:
+            done = platform.publish_changes(stream.name, [table])
+        except Exception as error:
+            context.log.warning(f"{stream.name}.{follower} is behind and will be published later: {error}")
+            return
+        for each in done:
+            if each.first_version:
+                context.log.info(sentence(each))
+                context.log_event(dg.AssetMaterialization(asset_key(stream, each.feed), metadata=numbers(each)))
+        table = follower
 
 
 def sentence(done: FeedCommit) -> str:

@@ -12,10 +12,11 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.changes import FeedCommit, Feeds, Published, Publisher
+from dedup_platform.changes import Aliases, FeedCommit, Feeds, Published, Publisher
 from dedup_platform.changes.reading import newest_position
 from dedup_platform.errors import LostRecordsError, SourceError
 from dedup_platform.ingest import Waiting
+from dedup_platform.lake.aliases import is_alias_behind
 from dedup_platform.lake.commits import Commit
 from dedup_platform.lake.feeds import is_behind
 from dedup_platform.ledger import TableSize
@@ -54,7 +55,7 @@ class Platform(Context):
         self.source = Source(self)
         self.rejected = RejectedRecords(self)
         self._recompute = Recompute(self.lake, self.ledger)
-        self._feeds = Feeds(self.lake)
+        self._feeds, self._aliases = Feeds(self.lake), Aliases(self.lake)
         self._publisher = Publisher(self.lake, settings)
         self._maintenance = Maintenance(self.lake, self.ledger)
         self._rebucketing = Rebucketing(self.lake, self.ledger)
@@ -86,17 +87,17 @@ class Platform(Context):
         return self._repair(self.prepare(stream))
 
     def publish_changes(self, stream: str, only: Collection[str] | None = None) -> list[FeedCommit]:
-        """Bring the feeds of a stream's tables, all or only some, up to the newest commits; each version comes once.
+        """Bring what follows a stream's tables up to the newest commits: feeds, and the aliases of sessions' old ids.
 
-        Empty before anything was taken in.
+        Each version is published once. Empty before anything was taken in.
         """
         definition = self.complete(stream)
         if not self.ledger.sync(stream):
             return []
         # A feed has the columns that the stream file names, so its table must.
         retry_on_conflict(self.lake.evolve)(definition)
-        followed = tables.feeds_of(definition) if only is None else only
-        return [self.work(self._feeds.follow, definition, table) for table in followed]
+        followed = tables.followers_of(definition) if only is None else only
+        return [self._follow(definition, table) for table in followed]
 
     def publish(self, stream: str, sink: str, retry: bool = False) -> Published:
         """Bring one sink, and the feed that it follows, up to the newest commit; SinkError if the store fails.
@@ -112,9 +113,11 @@ class Platform(Context):
         return newest_position(self.lake.catalog, self.stream(stream), table)
 
     def unpublished(self, stream: str) -> list[str]:
-        """The tables with commits that no version of their feed tells yet. From metadata; needs no Spark."""
+        """The tables of whose newest commits their followers do not know. From metadata; needs no Spark."""
         catalog, definition = self.lake.catalog, self.stream(stream)
-        return [table for table in tables.feeds_of(definition) if is_behind(catalog, definition, table)]
+        behind = [table for table in tables.feeds_of(definition) if is_behind(catalog, definition, table)]
+        has_old_aliases = bool(definition.sessions) and is_alias_behind(catalog, definition)
+        return [*behind, tables.SESSION_CHANGES] if has_old_aliases else behind
 
     def status(self, stream: str) -> Status:
         """The stream in numbers, from metadata alone."""
@@ -162,9 +165,8 @@ class Platform(Context):
         if not self.ledger.sync(stream):
             return []
         chosen = [table for table in tables.all_of(definition) if only is None or table in only]
-        followed = tables.feeds_of(definition)
         feeds = (
-            maintain_feed(self.lake, definition, followed[table], self.clock()) for table in chosen if table in followed
+            maintain_feed(self.lake, definition, each, self.clock()) for t in chosen for each in tables.followers(t)
         )
         done = [self._maintenance.maintain(definition, table, self.clock()) for table in reversed(chosen)]
         return [*done, *(each for each in feeds if each)]
@@ -191,6 +193,11 @@ class Platform(Context):
         # Offsets need not hold records, so of a topic only raw itself can tell.
         is_topic = isinstance(self.stream(stream).source, KafkaSource)
         return self.rows(stream, tables.RAW_EVENTS) if is_topic else self.ledger.records_read(stream)
+
+    def _follow(self, stream: Stream, table: str) -> FeedCommit:
+        if table in tables.FEED_OF:
+            return self.work(self._feeds.follow, stream, table)
+        return self.work(self._aliases.follow, stream)
 
     def _repair(self, stream: Stream) -> list[Commit]:
         commits = [self._recompute_stale(stream, table) for table in tables.derived(stream)]

@@ -11,7 +11,7 @@ from psycopg2.extensions import connection as Connection, cursor as Cursor
 
 from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
 from dedup_platform.sinks import postgres_schema as schema
-from dedup_platform.sinks.postgres_schema import GONE, INCOMING, INTO, VERSION, Names
+from dedup_platform.sinks.postgres_schema import AT, GONE, INCOMING, INTO, VERSION, WHY, Names
 from dedup_platform.sinks.sink import Batch, Position, Refusal, SinkState, Target, net
 from dedup_platform.stream import PostgresSink
 from dedup_platform.tables import SESSIONS
@@ -56,6 +56,7 @@ class PostgresTable:
                 self._retire(cursor, gone)
             if batch.completes:
                 self._remove_leftovers(cursor, batch.after)
+                self._retire_before(cursor, batch)
             self._note_refusals(cursor, batch)
 
     def close(self) -> None:
@@ -126,12 +127,17 @@ class PostgresTable:
             cursor.execute(statement)
 
     def _retire(self, cursor: Cursor, rows: pl.DataFrame) -> None:
-        told = [name for name in ("merged_into", "_merged_into") if name in rows.columns][-1:]
-        into = pl.col(told[0]) if told and self._target.table == SESSIONS else pl.lit(None, pl.String)
-        columns = [*self._target.key, INTO, VERSION]
-        self._copy(cursor, GONE, rows.select(*self._target.key, into.alias(INTO), VERSION), columns)
+        into = _told(rows, "merged_into") if self._target.table == SESSIONS else pl.lit(None, pl.String)
+        told = {INTO: into, WHY: _told(rows, "reason"), AT: pl.col("_commit_timestamp")}
+        columns = [*self._target.key, *told, VERSION]
+        self._copy(cursor, GONE, rows.select(*self._target.key, VERSION, **told), columns)
         for statement in schema.retire(self.names, self._target):
             cursor.execute(statement)
+
+    def _retire_before(self, cursor: Cursor, batch: Batch) -> None:
+        for rows in batch.retired():
+            self._retire(cursor, rows)
+        cursor.execute(schema.revive(self.names, self._target))
 
     def _copy(self, cursor: Cursor, name: str, rows: pl.DataFrame, columns: Sequence[str]) -> None:
         cursor.execute(schema.temporary(name, self._target, columns))
@@ -152,6 +158,12 @@ class PostgresTable:
             cursor.execute(schema.REFUSE.format(refused=self.names.refused), values)
         if batch.healed:
             cursor.execute(schema.HEAL.format(refused=self.names.refused), (self.names.table, list(batch.healed)))
+
+
+def _told(rows: pl.DataFrame, name: str) -> pl.Expr:
+    """What a feed tells of changes, if it does. The table may have a column of that name: then ours has another."""
+    there = [each for each in (name, f"_{name}") if each in rows.columns][-1:]
+    return pl.col(there[0]) if there else pl.lit(None, pl.String)
 
 
 def _as_text(rows: pl.DataFrame) -> BytesIO:

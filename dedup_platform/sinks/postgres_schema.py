@@ -19,7 +19,9 @@ _TYPES = {
     "timestamp": "timestamp with time zone",
     "date": "date",
 }
-VERSION, INTO = "_commit_version", "retired_into"
+VERSION = "_commit_version"
+INTO, WHY, AT = "retired_into", "reason", "retired_at"
+"""What is kept of a retirement: where it went, why, and when it was committed."""
 INCOMING, GONE = "dedup_platform_incoming", "dedup_platform_gone"
 """Temporary tables, which come before all others of their names."""
 _NOW = "timestamp with time zone NOT NULL DEFAULT now()"
@@ -61,17 +63,27 @@ REFUSE = sql.SQL("""
         reason = excluded.reason, refused_at = now()
 """)
 ALIASES = sql.SQL("""
-    CREATE VIEW {aliases} AS
-    WITH RECURSIVE chain (session_id, current_id, retired_at, steps) AS (
-        SELECT session_id, retired_into, retired_at, 1 FROM {retired} WHERE retired_into IS NOT NULL
-        UNION ALL
-        SELECT chain.session_id, r.retired_into, chain.retired_at, steps + 1
-        FROM chain JOIN {retired} r ON r.session_id = current_id AND r.retired_into IS NOT NULL
-        WHERE steps < 10000
-    )
-    SELECT DISTINCT ON (session_id) session_id, current_id, retired_at FROM chain ORDER BY session_id, steps DESC
+    CREATE OR REPLACE VIEW {aliases} AS
+    SELECT r.session_id, CASE WHEN ends.is_there THEN ends.last_id END AS current_id, r.retired_at,
+        CASE WHEN ends.is_there THEN 'merged' ELSE ends.reason END AS outcome, ends.last_id, ends.merges,
+        r.retired_into AS merged_into, r.reason
+    FROM {retired} r LEFT JOIN LATERAL (
+        WITH RECURSIVE path (id) AS (
+            SELECT r.session_id
+            UNION
+            SELECT each.retired_into FROM path JOIN {retired} each ON each.session_id = path.id
+            WHERE each.retired_into IS NOT NULL
+        )
+        SELECT path.id AS last_id, (SELECT count(*) FROM path) - 1 AS merges, gone.session_id IS NULL AS is_there,
+            gone.reason
+        FROM path LEFT JOIN {retired} gone ON gone.session_id = path.id
+        WHERE gone.retired_into IS NULL
+    ) ends ON true
 """)
-"""Each `session_id` that was merged into another one, and where its events are now, over all merges since."""
+"""Each `session_id` that is no more, and where its events are now, over all merges since: `session_aliases` in a sink.
+
+Of merges that lead back to where they began, which other writers may have left, there is no end: then it is null."""
+_ALIAS_COLUMNS = {"session_id", "current_id", "retired_at", "outcome", "last_id", "merges", "merged_into", "reason"}
 HEAL = sql.SQL("DELETE FROM {refused} WHERE target = %s AND key = ANY (%s)")
 
 
@@ -137,7 +149,7 @@ def _definitions(names: Names, target: Target) -> list[tuple[sql.Identifier, dic
     key = {name: types[name] for name in target.key}
     return [
         (names.rows, types | version, target.key),
-        (names.retired, key | {INTO: "text", "retired_at": _NOW} | version, target.key),
+        (names.retired, key | {INTO: "text", WHY: "text", AT: _NOW} | version, target.key),
         (names.positions, _POSITIONS, ["target"]),
         (names.refused, _REFUSED_ROWS, ["target", "key"]),
     ]
@@ -151,15 +163,14 @@ def _columns(cursor: Cursor, table: sql.Identifier) -> set[str]:
 
 
 def _has_aliases(cursor: Cursor, names: Names, target: Target) -> bool:
-    cursor.execute("SELECT to_regclass(%s)", (names.aliases.as_string(cursor),))
-    return target.table != SESSIONS or cursor.fetchone() != (None,)
+    return target.table != SESSIONS or _columns(cursor, names.aliases) >= _ALIAS_COLUMNS
 
 
 def temporary(name: str, target: Target, columns: Sequence[str]) -> sql.Composed:
     """Create a table of these columns that is gone at the end of the transaction."""
     types = {column.name: _type(str(column.type)) for column in target.columns} | {VERSION: "bigint"}
     if name == GONE:
-        types |= {INTO: "text"}
+        types |= {INTO: "text", WHY: "text", AT: "timestamp with time zone"}
     parts = sql.SQL(", ").join(_defined(column, types[column]) for column in columns)
     return sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(sql.Identifier(name), parts)
 
@@ -193,13 +204,21 @@ def retire(names: Names, target: Target) -> Iterator[sql.Composed]:
     yield sql.SQL("DELETE FROM {rows} t USING dedup_platform_gone g WHERE {same} AND t.{version} < g.{version}").format(
         rows=names.rows, same=_same(target.key, "t", "g"), version=version
     )
-    columns = listed([*target.key, INTO, VERSION])
+    columns = listed([*target.key, INTO, WHY, AT, VERSION])
     yield sql.SQL(
         "INSERT INTO {retired} AS r ({columns}) SELECT {columns} FROM dedup_platform_gone "
-        "ON CONFLICT ({key}) DO UPDATE SET retired_into = excluded.retired_into, retired_at = now(), "
-        "{version} = excluded.{version} "
+        "ON CONFLICT ({key}) DO UPDATE SET retired_into = excluded.retired_into, reason = excluded.reason, "
+        "retired_at = excluded.retired_at, {version} = excluded.{version} "
         "WHERE r.{version} < excluded.{version}"
     ).format(retired=names.retired, columns=columns, key=listed(target.key), version=version)
+    yield sql.SQL("DROP TABLE dedup_platform_gone")
+
+
+def revive(names: Names, target: Target) -> sql.Composed:
+    """Forget that rows are gone which are there."""
+    return sql.SQL("DELETE FROM {retired} r USING {rows} t WHERE {same}").format(
+        retired=names.retired, rows=names.rows, same=_same(target.key, "r", "t")
+    )
 
 
 def listed(names: Sequence[str]) -> sql.Composed:

@@ -1,6 +1,6 @@
 """What a sink is: a copy of one table somewhere else, which versions of the table's feed keep right."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -37,6 +37,10 @@ class Refusal:
     reason: str
 
 
+def _none() -> Iterator[pl.DataFrame]:
+    return iter(())
+
+
 @dataclass(frozen=True)
 class Batch:
     """What is to be written at once: changes, and how far the sink has come with them."""
@@ -54,6 +58,9 @@ class Batch:
     """Rows that are left out. The sink keeps them, one for each key, with the position."""
     healed: Sequence[str] = ()
     """Keys that are refused no longer."""
+    retired: Callable[[], Iterator[pl.DataFrame]] = _none
+    """With `completes`, for sinks that keep old ids of sessions: those that were retired by then, as deletes of a feed
+    (`session_id`, `merged_into`, `reason`, `_commit_version` and `_commit_timestamp`). Some may be there again."""
 
     def still_refused(self, before: Mapping[str, Refusal]) -> dict[str, Refusal]:
         """What is refused after this batch, by key, of what was before it."""

@@ -22,6 +22,7 @@ _TAKEN = (
     "sessions",
     "event_changes",
     "session_changes",
+    "session_aliases",
     "rejected_events",
 )
 IN_EVERY_TABLE = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")

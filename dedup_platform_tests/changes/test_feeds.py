@@ -17,8 +17,9 @@ from dedup_platform.lake.feeds import FeedPosition, FeedTable, feed_position
 from dedup_platform.lake.snapshots import ancestry, head
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Maintenance, Stream
-from dedup_platform.tables import EVENT_CHANGES, FEED_OF, SESSION_CHANGES, SESSIONS
+from dedup_platform.tables import EVENT_CHANGES, FEED_OF, FOLLOWED, SESSION_CHANGES, SESSIONS
 from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc, write_batch
+from dedup_platform_tests.lives.aliases import wrong_aliases
 from dedup_platform_tests.lives.feeds import FeedLaws
 from dedup_platform_tests.lives.replaced import replaced
 from dedup_platform_tests.lives.state import Reader, Row
@@ -72,8 +73,9 @@ class Followed:
     def publish(self) -> dict[str, FeedCommit]:
         """Follow, and judge what came."""
         told = {each.feed: each for each in self.platform.publish_changes(EVENTS)}
-        for feed in told:
+        for feed in FOLLOWED:
             assert list(self.laws.of(self.stream, feed, self.feed(feed))) == []
+        assert list(wrong_aliases(self.platform, self.stream, self._reader)) == []
         return told
 
     def feed(self, feed: str = SESSION_CHANGES) -> list[Row]:
@@ -153,7 +155,7 @@ def test_nothing_new_is_nothing_written(followed: Followed) -> None:
     followed.platform.change_buckets(EVENTS, 4)
     followed.remember()
     told = followed.publish()
-    assert [each.last_version for each in told.values()] == [0, 0]
+    assert [each.last_version for each in told.values()] == [0, 0, 0]
     assert _snapshots(followed) == snapshots
     followed.take_in(followed.event("b", 1))
     assert followed.publish()[SESSION_CHANGES].last_version == 2
@@ -202,7 +204,7 @@ def test_two_publishers_at_once_publish_each_version_once(followed: Followed) ->
     with patch.object(FeedTable, "append", late):
         told = followed.publish()
     assert came_between == [EVENT_CHANGES]
-    assert [each.last_version for each in told.values()] == [0, 0], "the other one published all"
+    assert [each.last_version for each in told.values()] == [0, 0, 0], "the other one published all"
     assert followed.kinds() == [(1, "insert", "new")]
 
 

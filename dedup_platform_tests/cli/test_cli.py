@@ -76,7 +76,7 @@ def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
     assert json.loads(line("verify", stream.name, "--json")) == {stream.name: []}
 
     maintained = json.loads(line("maintain", "--stream", stream.name, "--json"))[stream.name]
-    assert [each["table"] for each in maintained] == [*reversed(tables.ALL), *tables.FOLLOWED]
+    assert [each["table"] for each in maintained] == [*reversed(tables.ALL), *tables.FOLLOWER_OF.values()]
     assert all(each["before"]["files"] == each["after"]["files"] for each in maintained)
     printed = line("maintain")
     assert stream.name in printed

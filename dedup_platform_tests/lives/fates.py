@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from dedup_platform.lake.aliases import AliasTable
 from dedup_platform.lake.feeds import FeedTable
 from dedup_platform.platform import Platform
 from dedup_platform_tests.sinks.sqlite_table import SqliteTable
@@ -38,7 +39,7 @@ def dying(platform: Platform, random: Random) -> Iterator[None]:
             if hasattr(owner, name):
                 setattr(owner, name, before_and_after(getattr(owner, name)))
     with ExitStack() as stack:
-        for kind, name in ((FeedTable, "append"), (SqliteTable, "write")):
+        for kind, name in ((FeedTable, "append"), (AliasTable, "replace"), (SqliteTable, "write")):
             stack.enter_context(patch.object(kind, name, before_and_after(getattr(kind, name))))
         yield
 
@@ -53,14 +54,18 @@ def before_commit(platform: Platform, number: int, act: Callable[[], None]) -> I
             act()
         publish(staged)
 
-    append = FeedTable.append
+    def later(commit: Callable[..., Any]) -> Callable[..., Any]:
+        def late_commit(*args: Any) -> Any:
+            if next(numbers) == number:
+                act()
+            return commit(*args)
 
-    def late_append(feed: FeedTable, *args: Any) -> int:
-        if next(numbers) == number:
-            act()
-        return append(feed, *args)
+        return late_commit
 
-    with patch.object(platform.lake, "publish", late), patch.object(FeedTable, "append", late_append):
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(platform.lake, "publish", late))
+        for kind, name in ((FeedTable, "append"), (AliasTable, "replace")):
+            stack.enter_context(patch.object(kind, name, later(getattr(kind, name))))
         yield
 
 

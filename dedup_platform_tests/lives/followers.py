@@ -1,4 +1,4 @@
-"""Who follows a life's tables: their feeds, and copies of them in sinks, judged after every operation."""
+"""Who follows a life's tables: feeds, aliases, and copies of them in sinks, judged after every operation."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,16 @@ from typing import Any
 
 from dedup_platform.platform import Platform
 from dedup_platform.stream import CustomSink, Publish, Stream
-from dedup_platform.tables import DEDUPLICATED_EVENTS, FEED_OF, SESSIONS, column_names, derived, feeds_of
+from dedup_platform.tables import (
+    DEDUPLICATED_EVENTS,
+    FEED_OF,
+    SESSION_ALIASES,
+    SESSIONS,
+    column_names,
+    derived,
+    feeds_of,
+)
+from dedup_platform_tests.lives.aliases import wrong_aliases
 from dedup_platform_tests.lives.feeds import FeedLaws
 from dedup_platform_tests.lives.state import Reader, Row, State
 from dedup_platform_tests.sinks.sqlite_table import copies, position
@@ -46,11 +55,15 @@ class Followers:
             if random.random() < 0.03:
                 self._file(stream, name).unlink(missing_ok=True)
             platform.publish(stream.name, name)
+        if stream.sessions and random.random() < 0.03:
+            platform.lake.catalog.iceberg.drop_table((stream.name, SESSION_ALIASES))
 
     def wrong(self, judge: Platform, stream: Stream) -> Iterator[str]:
-        """What does not hold of feeds and sinks now."""
+        """What does not hold of feeds, aliases and sinks now."""
         for feed in feeds_of(stream).values():
             yield from self._laws.of(stream, feed, self._reader.feed(judge, stream, feed))
+        if stream.sessions:
+            yield from wrong_aliases(judge, stream, self._reader)
         for name, sink in stream.publish.sinks.items():
             yield from self._wrong_copy(stream, name, sink.follows)
 

@@ -16,6 +16,8 @@ _SMALL = {
     "dedup_platform.recompute.chunks.CHUNK_BYTES": 1,
     "dedup_platform.changes.difference.CHUNK_BYTES": 4 * 1024,
     "dedup_platform.changes.publisher.BATCH_ROWS": 5,
+    "dedup_platform.changes.aliases.COMMIT_ROWS": 4,
+    "dedup_platform.changes.aliases.FILE_ROWS": 2,
     "dedup_platform.recompute.build.Sessionization": partial(Sessionization, slice_bytes=1),
 }
 _WITHOUT_SPARK = {

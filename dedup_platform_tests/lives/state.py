@@ -54,17 +54,18 @@ class Reader:
             if table is None:
                 return None
             found = files_by_cell(table, lake.current(stream, name))
-            rows[name] = {cell: self._rows(files) for cell, files in found.items()}
+            rows[name] = {cell: self.rows(files) for cell, files in found.items()}
         raw = lake.catalog.load_table(stream.name, RAW_EVENTS)
-        rejected = self._rows(rejected_files(raw, head(raw).snapshot_id))
+        rejected = self.rows(rejected_files(raw, head(raw).snapshot_id))
         return State(rows, rejected, frozenset(bucket_count(table) for table in loaded.values() if table))
 
     def feed(self, platform: Platform, stream: Stream, feed: str) -> list[Row]:
         """All rows of a feed; none before it has begun."""
         table = platform.lake.catalog.load(stream.name, feed)
-        return self._rows(live_files(table, head(table))) if table else []
+        return self.rows(live_files(table, head(table))) if table else []
 
-    def _rows(self, files: list[DataFile]) -> list[Row]:
+    def rows(self, files: list[DataFile]) -> list[Row]:
+        """The rows of some files, in their order."""
         for path in (file.file_path for file in files):
             if path not in self._known:
                 self._known[path] = pq.ParquetFile(path.removeprefix("file://")).read(use_threads=False).to_pylist()

@@ -35,7 +35,7 @@ def test_every_stream_has_its_assets_jobs_and_sensors(definitions: dg.Definition
     keys = {
         f"{name}/{table}"
         for name in ("daily", "hourly")
-        for table in (*tables.ALL, *tables.FOLLOWED, "rejected_events")
+        for table in (*tables.ALL, *tables.FOLLOWER_OF.values(), "rejected_events")
     }
     assert {key.to_user_string() for key in graph.get_all_asset_keys()} == keys
     assert {job.name for job in definitions.resolve_all_job_defs()} >= {

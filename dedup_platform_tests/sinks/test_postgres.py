@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import polars as pl
@@ -9,9 +11,12 @@ import psycopg2
 import pytest
 
 from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
+from dedup_platform.rules.aliases import folded
 from dedup_platform.sinks import Batch, Position
 from dedup_platform.sinks.postgres import PostgresTable
 from dedup_platform.stream import PostgresSink
+from dedup_platform.tables import SESSION_ALIASES, column_names
+from dedup_platform.testing import make_stream
 from dedup_platform.testing.servers import PostgresServer
 from dedup_platform.testing.sinks import TARGET, check_sink, some_changes
 from dedup_platform_tests.servers import new_name
@@ -112,22 +117,68 @@ def test_retired_keys_are_kept_and_hold_off_older_rows(store: Store) -> None:
     assert store.ask("SELECT count(*) FROM copies_retired") == [(0,)]
 
 
+def retired(version: int, key: str, into: str | None, reason: str = "erased") -> pl.DataFrame:
+    """A version that takes a session away."""
+    told = {"merged_into": pl.lit(into, pl.String), "reason": pl.lit("merged" if into else reason)}
+    return some_changes(("delete", version, 0, key, 1)).with_columns(**told)
+
+
 def test_an_old_id_finds_its_session_over_all_merges(store: Store) -> None:
     sink = store.sink()
     sink.open()
-    merges = [("a", "b"), ("b", "c"), ("d", "c"), ("c", "e"), ("x", None)]
-    rows = [("insert", 1, number, key, 1) for number, (key, _) in enumerate([*merges, ("e", None)])]
-    sink.write(Batch(None, Position("feed", 1), some_changes(*rows)))
-    for version, (key, into) in enumerate(merges, 2):
-        gone = some_changes(("delete", version, 0, key, 1)).with_columns(merged_into=pl.lit(into, pl.String))
-        sink.write(Batch(Position("feed", version - 1), Position("feed", version), gone))
-    found = dict(store.ask("SELECT session_id, current_id FROM copies_aliases"))
-    assert found == dict.fromkeys("abcd", "e")
-    back = some_changes(("insert", 7, 0, "b", 1))
-    sink.write(Batch(Position("feed", 6), Position("feed", 7), back))
-    found = dict(store.ask("SELECT session_id, current_id FROM copies_aliases"))
-    assert found == {"a": "b", "c": "e", "d": "e"}, "an id that is there again is where its aliases end"
-    sink.open()  # and finds the view there
+    merges = [("a", "b"), ("b", "c"), ("d", "c"), ("c", "e"), ("y", "x"), ("x", None)]
+    for version, (key, into) in enumerate(merges, 1):
+        sink.write(Batch(at(version - 1), at(version), retired(version, key, into, "split")))
+    found = store.ask("SELECT session_id, current_id, outcome, last_id, merges FROM copies_aliases ORDER BY 1")
+    assert found == [
+        ("a", "e", "merged", "e", 3),
+        ("b", "e", "merged", "e", 2),
+        ("c", "e", "merged", "e", 1),
+        ("d", "e", "merged", "e", 2),
+        ("x", None, "split", "x", 0),
+        ("y", None, "split", "x", 1),
+    ]
+    sink.write(Batch(at(6), at(7), some_changes(("insert", 7, 0, "b", 1), ("insert", 7, 1, "x", 1))))
+    found = store.ask("SELECT session_id, current_id FROM copies_aliases ORDER BY 1")
+    assert found == [("a", "b"), ("c", "e"), ("d", "e"), ("y", "x")], "an id that is there again is where aliases end"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_aliases_are_those_of_the_lake(store: Store, tmp_path: Path, seed: int) -> None:
+    """Whatever comes, goes and comes back; of changes, too, that no table makes, such as merges in a circle."""
+    random, sink, stream = Random(seed), store.sink(), make_stream(tmp_path)
+    names = ("session_id", "current_id", "outcome", "last_id", "merges", "merged_into", "reason", "retired_at")
+    sink.open()
+    told = list[pl.DataFrame]()
+    for version in range(1, 40):
+        key = random.choice("abcdefgh")
+        gone = retired(version, key, random.choice([*"abcdefgh", None]), random.choice(("split", "erased")))
+        told.append(random.choice((gone, gone, some_changes(("insert", version, 0, key, 1)))))
+        sink.write(Batch(at(version - 1), at(version), told[-1]))
+        changes = pl.concat(told, how="diagonal").with_columns(entity_id=pl.lit("e"))
+        nothing = pl.DataFrame(schema=dict.fromkeys(column_names(stream, SESSION_ALIASES), pl.String)).with_columns(
+            retired_at=pl.lit(None, pl.Datetime("us", "UTC")), retired_by_version=pl.lit(None, pl.Int64)
+        )
+        wanted = folded(nothing, changes, stream).sort("session_id").select(names).rows()
+        assert store.ask(f"SELECT {', '.join(names)} FROM copies_aliases ORDER BY 1") == wanted
+
+
+def test_a_view_of_before_is_replaced(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    store.ask("DROP VIEW copies_aliases")
+    store.ask("ALTER TABLE copies_retired DROP COLUMN reason")
+    store.ask(
+        "CREATE VIEW copies_aliases AS SELECT session_id, retired_into AS current_id, retired_at FROM copies_retired"
+    )
+    store.ask("INSERT INTO copies_retired (session_id, retired_into) VALUES ('a', 'b')")
+    sink.open()
+    assert store.ask("SELECT current_id, outcome, reason FROM copies_aliases") == [("b", "merged", None)]
+
+
+def at(version: int) -> Any:
+    """Where the sink is with this version."""
+    return Position("feed", version) if version else None
 
 
 def test_one_changed_row_is_one_updated_row_for_the_server(store: Store) -> None:

@@ -1,0 +1,45 @@
+"""Tables beside those of cells: made with an empty first snapshot when they are first needed."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from pyiceberg.exceptions import TableAlreadyExistsError
+from pyiceberg.partitioning import PartitionSpec
+
+from dedup_platform import tables
+from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.publishing import no_rows, retry_commit
+from dedup_platform.lake.schema import missing_columns
+from dedup_platform.stream import Stream
+
+
+def create_beside(
+    catalog: Catalog, stream: Stream, name: str, spec: PartitionSpec, properties: Mapping[str, str] | None = None
+) -> None:
+    """Create a table if it is not there, with the properties that every table has and some of its own."""
+    measured = {f"write.metadata.metrics.column.{column}": "full" for column in tables.MEASURED[name]}
+    with suppress(TableAlreadyExistsError):
+        catalog.iceberg.create_table(
+            (stream.name, name),
+            tables.iceberg_schema(tables.columns(stream, name)),
+            partition_spec=spec,
+            properties=tables.PROPERTIES | measured | dict(properties or {}),
+        )
+    _add_first_snapshot(catalog, stream, name)
+
+
+@retry_commit
+def _add_first_snapshot(catalog: Catalog, stream: Stream, name: str) -> None:
+    if catalog.load(stream.name, name) is None:
+        created = catalog.load_table(stream.name, name)
+        created.append(no_rows(created))
+
+
+@retry_commit
+def add_missing_columns(catalog: Catalog, stream: Stream, name: str) -> None:
+    """Give a table the columns that it lacks."""
+    table = catalog.load_table(stream.name, name)
+    if missing := missing_columns(stream, name, table):
+        with table.update_schema() as update:
+            for path, column in missing:
+                update.add_column(path, tables.iceberg_schema((column,)).fields[0].field_type)
