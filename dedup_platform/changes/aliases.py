@@ -90,10 +90,10 @@ def retired_by(lake: Lakehouse, stream: Stream, table: str, version: int) -> Ite
     position = aliases.prepare()
     feed = lake.catalog.load_table(stream.name, SESSION_CHANGES)
     goes_on = position.leads_to(place_of_feed(feed))
-    names = {"_commit_version": "retired_by_version", "_commit_timestamp": "retired_at"}
-    for leaf in aliases.leaves(aliases.live()) if goes_on else ():
-        found = frame_of(aliases.files().read(leaf.files, ["session_id", "merged_into", "reason", *names.values()]))
-        yield found.rename({old: new for new, old in names.items()}).filter(pl.col(VERSION) <= version)
+    names = {"retired_by_version": VERSION, "retired_at": "_commit_timestamp"}
+    files, columns = aliases.files(), ["session_id", "merged_into", "reason", *names]
+    for file in aliases.live() if goes_on else ():
+        yield frame_of(files.read([file], columns)).rename(names).filter(pl.col(VERSION) <= version)
     for changes in changes_of_ids(lake, stream, feed, position.place if goes_on else None):
         yield changes.filter((pl.col("_change_type") == DELETE) & (pl.col(VERSION) <= version))
 

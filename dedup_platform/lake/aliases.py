@@ -98,7 +98,7 @@ class AliasTable:
         for leaf in sorted((_leaf(file, entity) for file in files), key=lambda leaf: leaf.first):
             if found and (found[-1].last is None or leaf.first <= found[-1].last):
                 found[-1].files += leaf.files
-                found[-1].last = None if None in (found[-1].last, leaf.last) else max(found[-1].last, leaf.last)
+                found[-1].last = _later(found[-1].last, leaf.last)
             else:
                 found.append(leaf)
         return found or [Leaf()]
@@ -151,6 +151,10 @@ def is_alias_behind(catalog: Catalog, stream: Stream) -> bool:
 def _leaf(file: DataFile, entity: int) -> Leaf:
     first, last = (_bound(bounds, entity) for bounds in (file.lower_bounds, file.upper_bounds))
     return Leaf(first or "", last, [file])
+
+
+def _later(one: str | None, other: str | None) -> str | None:
+    return None if one is None or other is None else max(one, other)
 
 
 def _told(place: Place) -> SummaryValues:

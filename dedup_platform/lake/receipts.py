@@ -46,8 +46,8 @@ SummaryKey = Literal[
 `receipt` names one, `positions` one of topics (in old summaries: what it says, as `accepted` does).
 `duplicates-snapshot` is what events are paired with, `copied-from` the snapshot of which a change of the number of
 buckets made copies. Of a feed, `up-to` is the snapshot of its table that it has followed to, `version` its last one.
-Of what is made of a feed, `feed` is the feed's own id, `version` the last one that it has, and `ordinal` the last change
-of that one, if it has not got all of it.
+Of what is made of a feed, `feed` is the feed's own id, `version` the last one that it has, and `ordinal` the last
+change of that one, if it has not got all of it.
 """
 SummaryValues = dict[SummaryKey, str]
 """Of a commit: key of its summary -> value."""

@@ -1,4 +1,4 @@
-"""Feeds, and the aliases made of one, in Dagster's UI: an asset of each, a job that brings them up to date, and a sensor that asks for it.
+"""Feeds, and the aliases made of one, in Dagster's UI: assets, a job that brings them up to date, and its sensor.
 
 A run publishes what it changed itself, so the sensor finds only what others changed, or what a run left behind that
 died. It asks what is so now, as all sensors do.

@@ -8,8 +8,8 @@ merges, so that one look-up finds their end.
 import polars as pl
 
 from dedup_platform.rules.changes import DELETE
-from dedup_platform.tables import SESSION_ALIASES, column_names
 from dedup_platform.stream import Stream
+from dedup_platform.tables import SESSION_ALIASES, column_names
 
 MERGED = "merged"
 _LINK = ("session_id", "entity_id", "merged_into", "reason", "retired_at", "retired_by_version")

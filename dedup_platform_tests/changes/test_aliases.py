@@ -28,8 +28,8 @@ class Aliased(Followed):
 
     def merge(self, entity: str = "e", begins: float = 0) -> None:
         """Two sessions, and an event that joins them."""
-        self.take_in(self.event("a", begins, entity), self.event("b", begins + 50, entity))
-        self.take_in(self.event("c", begins + 25, entity))
+        self.take_in(*(self.event(f"{begins + minutes}", begins + minutes, entity) for minutes in (0, 50)))
+        self.take_in(self.event(f"{begins + 25}", begins + 25, entity))
 
     def table(self, name: str = SESSION_ALIASES) -> Any:
         return self.platform.lake.catalog.load_table(EVENTS, name)
@@ -63,11 +63,12 @@ def aliased(tmp_path: Path) -> Iterator[Aliased]:
 
 
 def test_an_old_id_finds_its_session_however_often_that_was_merged_since(aliased: Aliased) -> None:
-    for number in range(3):
-        aliased.merge(begins=-75 * number)
-        told = aliased.told()
-        assert told.changes["retired"] >= 1
-    assert set(aliased.ends()) >= {(aliased.current, "merged", 1)}
+    last_first = [aliased.event(f"{minutes}", minutes) for minutes in (150, 100, 50, 0)]
+    aliased.take_in(*last_first)
+    for number, minutes in enumerate((25, 75, 125), 1):
+        aliased.take_in(aliased.event(f"{minutes}", minutes))
+        assert aliased.told().changes == {"retired": 1}
+        assert [merges for _, _, merges in aliased.ends()] == [*range(number, 0, -1)]
     assert {end[:2] for end in aliased.ends()} == {(aliased.current, "merged")}
     assert aliased.told().first_version == 0, "nothing is new"
 
@@ -94,7 +95,10 @@ def test_an_alias_of_what_is_erased_says_so(aliased: Aliased) -> None:
 
 def test_an_alias_that_is_behind_its_feed_is_found_and_caught_up_with(aliased: Aliased) -> None:
     aliased.merge()
-    with patch.object(AliasTable, "replace", side_effect=OSError("the disk is full")), pytest.raises(OSError, match="full"):
+    with (
+        patch.object(AliasTable, "replace", side_effect=OSError("the disk is full")),
+        pytest.raises(OSError, match="full"),
+    ):
         aliased.platform.publish_changes(EVENTS)
     assert aliased.platform.unpublished(EVENTS) == [SESSION_CHANGES]
     assert aliased.told().last_version == 2

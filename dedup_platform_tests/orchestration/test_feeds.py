@@ -5,9 +5,9 @@ from unittest.mock import patch
 import dagster as dg
 import pytest
 
-from dedup_platform.changes import Feeds
+from dedup_platform.changes import Aliases, Feeds
 from dedup_platform.orchestration import runs
-from dedup_platform.tables import EVENT_CHANGES, SESSION_CHANGES, SESSIONS
+from dedup_platform.tables import EVENT_CHANGES, SESSION_ALIASES, SESSION_CHANGES, SESSIONS
 from dedup_platform_tests.orchestration.conftest import Deployment, click
 
 SETTLED = pytest.mark.parametrize("deploy", ["{settle: 0s, grace: 0s}"], indirect=True)
@@ -28,6 +28,7 @@ def test_a_run_publishes_what_it_changed(deploy: Deployment) -> None:
     for feed in (EVENT_CHANGES, SESSION_CHANGES):
         [only] = told(deploy, feed)
         assert (only["version"], only["versions"], only["insert"]) == (1, 1, 2)
+    assert [each["version"] for each in told(deploy, SESSION_ALIASES)] == [1]
     assert deploy.tick("unpublished_changes") == ([], "every commit is published")
     deploy.materialize(SESSIONS, partitions=[DAY, DAY])
     assert len(told(deploy, SESSION_CHANGES)) == 1, "nothing changed, so nothing is told"
@@ -51,6 +52,20 @@ def test_a_feed_that_fails_holds_back_no_table_and_is_caught_up_with(deploy: Dep
     assert again.run_key != request.run_key
     assert publish(deploy, again).success
     assert [each["version"] for each in told(deploy, SESSION_CHANGES)] == [1]
+    assert deploy.tick("unpublished_changes") == ([], "every commit is published")
+
+
+@SETTLED
+def test_aliases_that_fail_hold_back_no_feed_and_are_caught_up_with(deploy: Deployment) -> None:
+    deploy.deliver("first.json", click("a", f"{DAY}T10:00"), click("a", f"{DAY}T10:50"))
+    with patch.object(Aliases, "follow", side_effect=OSError("the disk is full")):
+        assert deploy.ingest().success
+    deploy.deliver("second.json", click("a", f"{DAY}T10:25", f"{DAY}T12:00"))
+    assert len(told(deploy, SESSION_CHANGES)) == 1
+    [request], _ = deploy.tick("unpublished_changes")
+    assert publish(deploy, request).success
+    deploy.ingest()
+    assert [each.get("retired") for each in told(deploy, SESSION_ALIASES)] == [1, None]
     assert deploy.tick("unpublished_changes") == ([], "every commit is published")
 
 
