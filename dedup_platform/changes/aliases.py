@@ -163,8 +163,8 @@ def _shares(found: list[Leaf], changes: pl.DataFrame) -> Iterator[tuple[Leaf, pl
 def _pieces(aliases: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Aliases, sorted by entity, in pieces of about the same size; no entity is in two."""
     size = -(-len(aliases) // max(1, -(-len(aliases) // FILE_ROWS)))
-    first_of_entity = pl.int_range(pl.len()).min().over("entity_id")
-    numbered = aliases.with_columns(_piece=first_of_entity // size)
+    piece = pl.col("_row").min().over("entity_id") // size
+    numbered = aliases.with_row_index("_row").with_columns(_piece=piece).drop("_row")
     yield from numbered.partition_by("_piece", maintain_order=True, include_key=False)
 
 

@@ -178,10 +178,11 @@ def test_a_late_event_rewrites_the_file_of_its_entity_only(aliased: Aliased) -> 
     assert len(before) >= 3
     aliased.merge(entity="e2", begins=300)
     aliased.publish()
-    assert (len(before - aliased.files()), len(aliased.files() - before)) == (1, 1)
+    assert len(before - aliased.files()) == 1
+    between = aliased.files()
     aliased.merge(entity="e2x")
     aliased.publish()
-    assert len(before - aliased.files()) <= 2
+    assert len(between - aliased.files()) <= 1
     assert len(aliased.ends()) == 7
 
 
@@ -272,7 +273,7 @@ def test_a_sink_in_postgres_knows_the_ids_of_before_it_began(aliased: Aliased, p
     assert aliased.platform.publish(EVENTS, "pg").version == 6
     assert aliased.platform.unpublished(EVENTS)[-1:] == [SESSION_CHANGES], "and those that the table does not know yet"
     aliased.publish()
-    assert len(aliased.ends()) == 4
+    assert len(aliased.ends()) == 3
     assert aliases_of(postgres_server, name) == aliases_of_table(aliased)
     aliased.move_main(SESSIONS, 1)
     aliased.publish()
