@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from dedup_platform.lake.aliases import Place
@@ -20,7 +20,7 @@ from dedup_platform_tests.lives.aliases import expected
 
 Told = tuple[str, str | None] | str
 """A session that is retired, and into which one; or one that is inserted."""
-_SCHEMA = {
+_SCHEMA: dict[str, Any] = {
     "_change_type": pl.String,
     "session_id": pl.String,
     "entity_id": pl.String,
@@ -117,6 +117,7 @@ IDS = st.sampled_from("abcdef")
 TOLD: st.SearchStrategy[list[Told]] = st.lists(IDS | st.tuples(IDS, IDS | st.none()), max_size=20)
 
 
+@settings(max_examples=50, derandomize=True, deadline=None)
 @given(TOLD, st.integers(1, 5))
 def test_a_fold_is_the_same_in_any_portions(stream: Stream, told: list[Told], at_once: int) -> None:
     """Also of changes that no table makes: who is merged into one that is gone, or into itself."""
