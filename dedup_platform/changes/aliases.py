@@ -14,10 +14,10 @@ from pyiceberg.table import Table
 
 from dedup_platform.changes.batches import ORDINAL, VERSION, batches
 from dedup_platform.changes.feeds import FeedCommit
-from dedup_platform.lake import Lakehouse
 from dedup_platform.lake.aliases import AliasPosition, AliasTable, Leaf, Place, place_of_feed
 from dedup_platform.lake.durable import sync_written
 from dedup_platform.lake.feed_files import Change, feed_files, in_turns
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.table_files import TableFiles, frame_of
 from dedup_platform.rules.aliases import folded
 from dedup_platform.rules.changes import DELETE, INSERT
