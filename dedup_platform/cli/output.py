@@ -1,5 +1,6 @@
 """What the command line shows: tables for people, plain values for programs. Nothing is computed here but totals."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -92,6 +93,7 @@ def print_status(console: Console, statuses: Iterable[Status]) -> None:
             table.add_row(each.table, *numbers, size(each.bytes))
         if status.tables:
             console.print(table)
+            console.print(f"  {_progress(status)}", markup=False)
         reasons = waiting.reasons if waiting else ()
         for path, reason in reasons[:SHOWN]:
             console.print(f"  {path}: {reason}", markup=False)
@@ -239,6 +241,17 @@ def _records(records: Iterable[RejectedRecord]) -> Table:
             Text(beginning(each) or ""),
         )
     return table
+
+
+def _progress(status: Status) -> str:
+    """The newest point, and how many partitions may still change."""
+    point, found = status.point, Counter(status.partitions.values())
+    named = f"point {point.name} of {moment(point.made_at)}, as of snapshot {point.as_of}" if point else "no point yet"
+    states = ", ".join(f"{found[state]:,} {state}" for state in ("open", "closed", "settled"))
+    unsettled = next((key for key, state in status.partitions.items() if state != "settled"), None)
+    since = f", unsettled from {unsettled} on" if unsettled else ""
+    watermark = f"; watermark {moment(status.watermark)}" if status.watermark else ""
+    return f"{named}; partitions: {states}{since}{watermark}"
 
 
 def _extent(stream: Stream, cells: Sequence[StaleCell]) -> tuple[str, str, str, str]:

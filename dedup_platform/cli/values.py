@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
+from dedup_platform.lake.points import Point
 from dedup_platform.planning.circuit_breaker import Circuit
 from dedup_platform.planning.planner import TablePlan
 from dedup_platform.platform import Status
@@ -44,6 +45,9 @@ def status_value(status: Status) -> dict[str, Any]:
         if status.waiting
         else None,
         "trouble": status.trouble,
+        "point": _point(status.point),
+        "watermark": status.watermark.isoformat() if status.watermark else None,
+        "partitions": dict(status.partitions),
         "health": _health(status.health),
         "switched_off": list(status.switched_off),
         # As text: a snapshot id has more digits than the numbers of most readers of JSON.
@@ -91,6 +95,13 @@ def _health(health: Circuit) -> dict[str, Any]:
         "attempts": health.attempts,
         **{name: time.isoformat() if time else None for name, time in times.items()},
     }
+
+
+def _point(point: Point | None) -> dict[str, Any] | None:
+    if point is None:
+        return None
+    snapshots = {table: str(snapshot_id) for table, snapshot_id in point.snapshots.items()}
+    return {"name": point.name, "made_at": point.made_at.isoformat(), "snapshots": snapshots}
 
 
 def _listed(record: RejectedRecord) -> dict[str, Any]:

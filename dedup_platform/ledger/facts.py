@@ -151,6 +151,15 @@ def read_arrivals(connection: sa.Connection, stream: str, pending: Iterable[Cell
     return arrivals
 
 
+def read_arrivals_by_partition(connection: sa.Connection, stream: str) -> dict[int, datetime | None]:
+    """The latest arrival in each partition of raw."""
+    columns = CELLS.c
+    query = sa.select(columns.partition, sa.func.max(columns.arrival_max)).where(of(CELLS, stream, tables.RAW_EVENTS))
+    return {
+        partition: moment(latest) for partition, latest in connection.execute(query.group_by(columns.partition))
+    }
+
+
 def read_sizes(
     connection: sa.Connection, stream: str, table: str, chosen: Iterable[sa.ColumnElement[bool]]
 ) -> dict[Cell, CellSize]:

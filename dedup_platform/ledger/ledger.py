@@ -1,6 +1,7 @@
 """The ledger itself: `sync` folds the tables' snapshots, everything else reads."""
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 
 import pyarrow as pa
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from dedup_platform.ledger.facts import (
     Head,
     TableSize,
     read_arrivals,
+    read_arrivals_by_partition,
     read_changes,
     read_common_fingerprint,
     read_heads,
@@ -186,6 +188,11 @@ class Ledger:
         query = sa.select(columns.table, sa.func.count(), *sums).where(columns.stream == stream).group_by(columns.table)
         with for_reading(self.engine).connect() as connection:
             return {name: TableSize(*map(int, sizes)) for name, *sizes in connection.execute(query)}
+
+    def arrivals(self, stream: str) -> dict[int, datetime | None]:
+        """The latest arrival in each partition of `raw_events` that holds events."""
+        with for_reading(self.engine).connect() as connection:
+            return read_arrivals_by_partition(connection, stream)
 
     def files(self, stream: str, paths: Iterable[str] | None = None) -> dict[str, ReadFile]:
         """The newest generation of every file that was read, by path; with `paths`, only of these."""

@@ -21,7 +21,12 @@ from dedup_platform.tables import PARTITION_TIME
 SMALL_FILES = 5
 """So many small files of one cell are worth a rewrite."""
 
-_CONFLICTS = ("CommitFailedException", "conflicted with another concurrent Iceberg operation")
+# The last of them: somebody tagged a snapshot that was to expire.
+_CONFLICTS = (
+    "CommitFailedException",
+    "conflicted with another concurrent Iceberg operation",
+    "Still referenced by refs",
+)
 _BEHIND = ("Expected sorted snapshot log entries", "Expected sorted previous metadata log", "Invalid update timestamp")
 
 

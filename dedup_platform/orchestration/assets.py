@@ -16,6 +16,7 @@ from dedup_platform.orchestration.metadata import (
     written_with,
 )
 from dedup_platform.orchestration.partitions import partitions_definition
+from dedup_platform.orchestration.points import make_point
 from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish import publish
 from dedup_platform.platform import Platform
@@ -53,6 +54,7 @@ def _asset(stream: Stream, table: str) -> dg.AssetsDefinition:
         ) -> Iterator[dg.MaterializeResult]:
             evaluations = report(context, platform, stream, table, _commits(context, platform, stream, table))
             publish(context, platform, stream, table)
+            make_point(context, platform, stream, table)
             yield from results(stream, table, evaluations)
 
     return body

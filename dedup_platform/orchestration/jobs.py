@@ -12,6 +12,7 @@ from dedup_platform import tables
 from dedup_platform.orchestration import intake, runs
 from dedup_platform.orchestration.metadata import asset_key, report
 from dedup_platform.orchestration.partitions import listing
+from dedup_platform.orchestration.points import make_point
 from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish import publish
 from dedup_platform.platform import Platform
@@ -97,6 +98,7 @@ def _repair(stream: Stream, table: str) -> dg.OpDefinition:
         elif partitions := _ready(context, platform, stream, table):
             report(context, platform, stream, table, [platform.recompute_stale(stream.name, table, partitions)])
         publish(context, platform, stream, table)
+        make_point(context, platform, stream, table)
 
     return repair
 
@@ -114,6 +116,7 @@ def _repair_unlisted(stream: Stream, table: str) -> dg.OpDefinition:
             partitions = _unlisted(context, platform, stream, table)
             report(context, platform, stream, table, [platform.recompute_stale(stream.name, table, partitions)])
             publish(context, platform, stream, table)
+            make_point(context, platform, stream, table)
 
     return repair
 

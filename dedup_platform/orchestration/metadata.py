@@ -12,6 +12,7 @@ from dedup_platform.orchestration.checks import CHECKS, evaluations, unbalanced
 from dedup_platform.orchestration.partitions import listing, ordinals
 from dedup_platform.orchestration.rejected import report_rejected
 from dedup_platform.orchestration.runs import SNAPSHOT_ID
+from dedup_platform.planning.completeness import Completeness
 from dedup_platform.platform import Platform
 from dedup_platform.sources.clock_skew import Clocks
 from dedup_platform.spark.connect import translate_connect_errors
@@ -46,9 +47,10 @@ def report(
         context.log.info(sentence(commit))
         snapshots += [commit.snapshot_id] if commit.snapshot_id is not None else []
         untold -= commit.partitions.keys()
+        reached = platform.completeness(stream.name)
         for name in written_with(table):
             for partition, numbers in sorted(commit.partitions.items()):
-                metadata = _metadata(commit, name, numbers)
+                metadata = {**_metadata(commit, name, numbers), **_state(reached, partition)}
                 if partition in chosen or partition in listed:
                     _tell(context, stream, name, partition, metadata, partition in chosen)
                 else:
@@ -64,9 +66,11 @@ def report(
         report_rejected(context, platform, stream, snapshots)
     for evaluation in found:
         _log_check(context, evaluation)
+    reached = platform.completeness(stream.name) if untold else None
     for partition in untold:
+        metadata = {"changed": False, **(_state(reached, partition) if reached else {})}
         for name in written_with(table):
-            _tell(context, stream, name, partition, {"changed": False}, is_chosen=True)
+            _tell(context, stream, name, partition, metadata, is_chosen=True)
     return found
 
 
@@ -139,6 +143,14 @@ def _metadata(commit: Commit, table: str, numbers: Mapping[str, float]) -> Metad
         "commit_bytes_written": commit.bytes_written,
         "commit_seconds": round(commit.seconds, 3),
     }
+
+
+def _state(reached: Completeness, partition: int) -> Metadata:
+    """Whether the partition may still get records that are not late, and the watermark that says so."""
+    if partition not in reached.states:
+        return {}
+    watermark = {"watermark": reached.watermark.isoformat()} if reached.watermark else {}
+    return {"state": reached.states[partition], **watermark}
 
 
 def _skews(clocks: Clocks | None) -> Metadata:

@@ -24,9 +24,11 @@ from dedup_platform.maintenance.buckets import OnProgress, Rebucketing
 from dedup_platform.maintenance.feeds import maintain_feed
 from dedup_platform.maintenance.upkeep import Maintenance, Upkeep
 from dedup_platform.planning import planner
+from dedup_platform.planning.completeness import Completeness, completeness
 from dedup_platform.planning.moments import Clock, utc_now
 from dedup_platform.planning.planner import Policy, TablePlan
 from dedup_platform.platform.context import Context
+from dedup_platform.platform.points import Points
 from dedup_platform.platform.rejected import EVERY, RejectedRecords
 from dedup_platform.platform.source import Source
 from dedup_platform.platform.status import Status, TableStatus
@@ -54,6 +56,7 @@ class Platform(Context):
         super().__init__(settings, streams, spark, clock)
         self.source = Source(self)
         self.rejected = RejectedRecords(self)
+        self.points = Points(self)
         self._recompute = Recompute(self.lake, self.ledger)
         self._feeds, self._aliases = Feeds(self.lake), Aliases(self.lake)
         self._publisher = Publisher(self.lake, settings)
@@ -83,8 +86,10 @@ class Platform(Context):
         return self._recompute_stale(self.prepare(stream), table, partitions)
 
     def repair(self, stream: str) -> list[Commit]:
-        """Rebuild all that is stale, table by table, until nothing is."""
-        return self._repair(self.prepare(stream))
+        """Rebuild all that is stale, table by table, until nothing is; then the tables agree, and a point says so."""
+        commits = self._repair(self.prepare(stream))
+        self.points.make_if_possible(stream)
+        return commits
 
     def publish_changes(self, stream: str, only: Collection[str] | None = None) -> list[FeedCommit]:
         """Bring what follows a stream's tables up to the newest commits: feeds, and the aliases of sessions' old ids.
@@ -122,6 +127,7 @@ class Platform(Context):
     def status(self, stream: str) -> Status:
         """The stream in numbers, from metadata alone."""
         plans = {plan.table: plan for plan in self.plan(stream)}
+        reached, key = self._completeness(self.stream(stream), plans.values()), self.stream(stream).partitions.key
         heads = self.ledger.sync(stream)
         sizes = self.ledger.totals(stream)
         found = []
@@ -149,7 +155,14 @@ class Platform(Context):
             trouble=trouble,
             health=self.source.health(stream),
             switched_off=tuple(self.switched_off(stream)),
+            point=self.points.newest(stream),
+            watermark=reached.watermark,
+            partitions={key(partition): state for partition, state in reached.states.items()},
         )
+
+    def completeness(self, stream: str) -> Completeness:
+        """Which partitions are open, closed and settled. From metadata; needs no Spark."""
+        return self._completeness(self.stream(stream), self.plan(stream))
 
     def verify(self, stream: str) -> list[str]:
         """Recompute everything from raw and compare row for row: the first differences, none if all is equal."""
@@ -164,12 +177,17 @@ class Platform(Context):
         self.lake.discard_abandoned(definition)
         if not self.ledger.sync(stream):
             return []
+        self.points.drop_old(stream)
         chosen = [table for table in tables.all_of(definition) if only is None or table in only]
         feeds = (
             maintain_feed(self.lake, definition, each, self.clock()) for t in chosen for each in tables.followers(t)
         )
         done = [self._maintenance.maintain(definition, table, self.clock()) for table in reversed(chosen)]
-        return [*done, *(each for each in feeds if each)]
+        maintained = [*done, *(each for each in feeds if each)]
+        if tables.RAW_EVENTS in chosen:
+            # The last of all tables: a point of the files as they are now lets go of those that were put together.
+            self.points.make_if_possible(stream)
+        return maintained
 
     def change_buckets(self, stream: str, buckets: int, tell: OnProgress = lambda *_: None) -> bool:
         """Give all tables of a stream another number of buckets, a power of two; no row changes. False if they have it.
@@ -182,6 +200,11 @@ class Platform(Context):
             return False
         retry_on_conflict(self.lake.add_columns)(definition)
         return self.work(self._rebucketing.change, definition, buckets, lambda: self._repair(definition), tell)
+
+    def _completeness(self, stream: Stream, plans: Iterable[TablePlan]) -> Completeness:
+        stale = {each.cell.partition for plan in plans for each in plan.stale}
+        arrivals = self.ledger.arrivals(stream.name)
+        return completeness(arrivals, stale, stream.partitions.length, stream.late.grace, self.clock())
 
     def _waiting_or_trouble(self, stream: str) -> tuple[Waiting | None, str | None]:
         try:

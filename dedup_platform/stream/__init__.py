@@ -16,6 +16,7 @@ from dedup_platform.stream.fields import (
 )
 from dedup_platform.stream.file import load_stream, load_streams
 from dedup_platform.stream.model import Stream
+from dedup_platform.stream.points import Points
 from dedup_platform.stream.publish import CustomSink, FilesSink, KafkaSink, PostgresSink, Publish, Sink
 from dedup_platform.stream.rules import (
     Aggregate,
@@ -53,6 +54,7 @@ __all__ = [
     "Late",
     "Maintenance",
     "Partitions",
+    "Points",
     "PostgresSink",
     "Publish",
     "Reject",

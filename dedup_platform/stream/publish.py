@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PrivateAttr, Tag
 from pydantic_core import PydanticCustomError
 
+from dedup_platform.stream.points import Points
 from dedup_platform.stream.s3_path import SCHEME
 from dedup_platform.stream.source import Brokers, Topic
 from dedup_platform.stream.values import Part, TableColumn, Text, origin_of
@@ -202,3 +203,4 @@ class Publish(Part):
         "event_time",
     )
     sinks: dict[SinkName, Sink] = Field(default_factory=dict)
+    points: Points = Points()

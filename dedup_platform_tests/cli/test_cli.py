@@ -72,6 +72,10 @@ def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
 
     [told] = json.loads(line("run", "--json"))
     assert told["tables"]["sessions"]["rows"] == 2
+    assert told["partitions"] == {"2024-03-01": "settled", "2024-03-02": "settled", "2024-03-03": "open"}
+    assert (told["point"]["name"], told["watermark"]) == ("v1", "2024-03-03T12:00:00+00:00")
+    assert "point v1 of " in line("status")
+    assert "1 open, 0 closed, 2 settled, unsettled from 2024-03-03 on; watermark 2024-03-03 12:00:00" in line("status")
     assert "Nothing is stale" in line("plan")
     assert json.loads(line("verify", stream.name, "--json")) == {stream.name: []}
 

@@ -9,11 +9,22 @@ from unittest.mock import patch
 
 from dedup_platform.lake.aliases import AliasTable
 from dedup_platform.lake.feeds import FeedTable
+from dedup_platform.lake.points import PointTags
 from dedup_platform.platform import Platform
 from dedup_platform_tests.sinks.sqlite_table import SqliteTable
 
 STEPS = ("write_receipt", "publish", "replace_files", "sync")
 """What a process can be killed before and after."""
+
+
+DEADLY = (
+    (FeedTable, "append"),
+    (AliasTable, "replace"),
+    (SqliteTable, "write"),
+    (PointTags, "_commit"),
+    (PointTags, "_untag"),
+)
+"""The same of what a process makes anew."""
 
 
 class Killed(BaseException):
@@ -39,7 +50,7 @@ def dying(platform: Platform, random: Random) -> Iterator[None]:
             if hasattr(owner, name):
                 setattr(owner, name, before_and_after(getattr(owner, name)))
     with ExitStack() as stack:
-        for kind, name in ((FeedTable, "append"), (AliasTable, "replace"), (SqliteTable, "write")):
+        for kind, name in DEADLY:
             stack.enter_context(patch.object(kind, name, before_and_after(getattr(kind, name))))
         yield
 

@@ -23,6 +23,7 @@ from dedup_platform.testing.platforms import light_platform, temporary_platform
 from dedup_platform_tests.lives.checks import Checks, misplaced
 from dedup_platform_tests.lives.fates import Killed, before_commit, dying
 from dedup_platform_tests.lives.followers import Followers, with_sinks
+from dedup_platform_tests.lives.points import PointLaws
 from dedup_platform_tests.lives.program import Op
 from dedup_platform_tests.lives.replaced import replaced
 from dedup_platform_tests.lives.state import Reader, State
@@ -34,6 +35,8 @@ FOLLOWED_AFTER = 0.4
 """How often the feeds follow an operation at once."""
 WITHOUT_SESSIONS = 0.15
 """How often the stream file has no sessions to begin with."""
+POINTS_AFTER = 0.5
+"""How often whoever did something looks for a point at once."""
 BY_THE_OTHER = 0.3
 """How often the process that works is another one than last time."""
 
@@ -61,6 +64,7 @@ class Life:
         self.checks = Checks(self.world.timeouts)
         self._reader = Reader()
         self._followers = Followers(self._reader)
+        self._points = PointLaws(self._reader)
         self._judged: object = None
         self._has_receipts = True
         self._renew()
@@ -85,6 +89,8 @@ class Life:
             self.check()
 
         platform.lake.publish = watched  # type: ignore[method-assign]
+        tags = platform.points._tags
+        platform.points._tags = lambda name: self._points.watch(tags(name))  # type: ignore[method-assign]
         return platform
 
     def do(self, op: Op) -> None:
@@ -98,6 +104,8 @@ class Life:
             self._attempt(op.name, self.platform, random)
             if Random(op.seed).random() < FOLLOWED_AFTER:
                 self._attempt("publish", self.platform, random)
+            if Random(~op.seed).random() < POINTS_AFTER:
+                self.platform.points.make(self.name)
         if op.fate == "killed":
             self.platform = self.another()
         self.check()
@@ -271,8 +279,9 @@ class Life:
             raise WrongError("\n".join(wrong))
 
     def _check_followers(self) -> None:
-        if wrong := list(self._followers.wrong(self.judge, self.world.stream)):
-            raise WrongError("\n".join(wrong))
+        for laws in (self._followers, self._points):
+            if wrong := list(laws.wrong(self.judge, self.world.stream)):
+                raise WrongError("\n".join(wrong))
 
     def finish(self) -> None:
         """Without anything new, ingest and a bounded number of ticks must lead to what the oracle says."""
@@ -295,6 +304,10 @@ class Life:
             raise WrongError(f"still stale after {TICKS} ticks: {stale}")
         self.check()
         self._compare()
+        point = self.platform.points.make(self.name)
+        self._check_followers()
+        if self.state() and point is None:
+            raise WrongError("nothing is stale, but there is no point")
         if (state := self.state()) and (wrong := list(self._followers.finish(self.platform, self.world.stream, state))):
             raise WrongError("\n".join(wrong))
 

@@ -65,7 +65,7 @@ class Reader:
         return self.rows(live_files(table, head(table))) if table else []
 
     def rows(self, files: list[DataFile]) -> list[Row]:
-        """The rows of some files, in their order."""
+        """The rows of some data files, in their order."""
         for path in (file.file_path for file in files):
             if path not in self._known:
                 self._known[path] = pq.ParquetFile(path.removeprefix("file://")).read(use_threads=False).to_pylist()

@@ -20,6 +20,11 @@ CALLS: dict[str, Callable[[Platform, str], object]] = {
     "maintain": lambda platform, name: platform.maintain(name),
     "verify": lambda platform, name: platform.verify(name),
     "rows": lambda platform, name: platform.rows(name, RAW),
+    "completeness": lambda platform, name: platform.completeness(name).states,
+    "points.make": lambda platform, name: platform.points.make(name),
+    "points.newest": lambda platform, name: platform.points.newest(name),
+    "points.complete": lambda platform, name: platform.points.complete(name),
+    "points.drop_old": lambda platform, name: platform.points.drop_old(name),
     "source.waiting": lambda platform, name: platform.source.waiting(name).items,
     "source.look": lambda platform, name: platform.source.look(name).items,  # type: ignore[union-attr]
     "source.accept_batch": lambda platform, name: platform.source.accept_batch(name),

@@ -1,12 +1,13 @@
 """What a stream file says of consumers: sinks, and which columns matter downstream."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from dedup_platform.errors import StreamFileError
-from dedup_platform.stream import CustomSink, PostgresSink, Stream, load_stream
+from dedup_platform.stream import CustomSink, Points, PostgresSink, Stream, load_stream
 from dedup_platform.testing import make_stream
 
 URI = "postgresql://loader@127.0.0.1:5432/marts"
@@ -103,3 +104,28 @@ def test_a_sink_cannot_follow_sessions_that_the_stream_has_not(tmp_path: Path) -
         load_stream(path)
     path.write_text(path.read_text().replace("follows: sessions", "follows: deduplicated_events"))
     assert load_stream(path).sessions is None
+
+
+def test_points_are_kept_for_a_week(tmp_path: Path) -> None:
+    assert make_stream(tmp_path).publish.points == Points(keep=timedelta(days=7), at_most=100)
+
+
+def test_points_are_read(tmp_path: Path) -> None:
+    assert load(tmp_path, "points: {keep: 12h, at_most: 20}").publish.points == Points(
+        keep=timedelta(hours=12), at_most=20
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("{keep: 7}", "publish.points.keep: "),
+        ("{at_most: 1}", "publish.points.at_most: "),
+        ("{at_most: 1001}", "publish.points.at_most: "),
+        ("{every: 1h}", "publish.points.every: "),
+    ],
+)
+def test_points_that_are_wrong_are_refused(said: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(StreamFileError) as caught:
+        load(tmp_path, f"points: {said}")
+    assert reason in str(caught.value)
