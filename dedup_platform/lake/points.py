@@ -1,6 +1,6 @@
 """Points: tags of one name, `v1`, `v2` …, on snapshots of all tables of a stream that agree with each other.
 
-Tables are tagged one after the other, so a name must never mean two sets of snapshots, whoever dies or sleeps meanwhile.
+Tables are tagged one after the other, so a name must never mean two sets of snapshots, whoever dies or sleeps then.
 `raw_events` is tagged first, by compare-and-set, and the same commit writes down the whole set as a property of the
 table: that claims the number. Whoever finds a claim whose tags are not all there makes the others. So a reader finds
 the tables of one set under a name, or misses a tag; what has a tag in the last table is complete.
@@ -116,7 +116,7 @@ class PointTags:
         return point
 
     def drop_old(self, rules: Rules, now: datetime) -> None:
-        """Drop what need not be kept any more, oldest first; tags that were made late of points that are gone go, too."""
+        """Drop what need not be kept any more, oldest first, and tags that came late of points that are gone."""
         loaded = self._loaded()
         points = self.claimed()
         for point in _old(points, loaded, rules, now):

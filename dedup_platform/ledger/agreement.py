@@ -100,7 +100,9 @@ def _saw_nothing(ledger: Ledger, stream: Stream, look: _Look, raw: Table, newer:
             return False
         built = list(_built(connection, stream.name, grown(changed, around)))
     return not any(
-        changed.get(near, look.built_up_to + 1) <= sequence for cell, sequence in built for near in grown({cell}, around)
+        changed.get(near, look.built_up_to + 1) <= sequence
+        for cell, sequence in built
+        for near in grown({cell}, around)
     )
 
 

@@ -155,9 +155,7 @@ def read_arrivals_by_partition(connection: sa.Connection, stream: str) -> dict[i
     """The latest arrival in each partition of raw."""
     columns = CELLS.c
     query = sa.select(columns.partition, sa.func.max(columns.arrival_max)).where(of(CELLS, stream, tables.RAW_EVENTS))
-    return {
-        partition: moment(latest) for partition, latest in connection.execute(query.group_by(columns.partition))
-    }
+    return {partition: moment(latest) for partition, latest in connection.execute(query.group_by(columns.partition))}
 
 
 def read_sizes(

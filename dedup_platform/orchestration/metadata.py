@@ -66,9 +66,9 @@ def report(
         report_rejected(context, platform, stream, snapshots)
     for evaluation in found:
         _log_check(context, evaluation)
-    reached = platform.completeness(stream.name) if untold else None
+    in_the_end = platform.completeness(stream.name) if untold else Completeness(None, {})
     for partition in untold:
-        metadata = {"changed": False, **(_state(reached, partition) if reached else {})}
+        metadata = {"changed": False, **_state(in_the_end, partition)}
         for name in written_with(table):
             _tell(context, stream, name, partition, metadata, is_chosen=True)
     return found

@@ -90,7 +90,7 @@ class Life:
 
         platform.lake.publish = watched  # type: ignore[method-assign]
         tags = platform.points._tags
-        platform.points._tags = lambda name: self._points.watch(tags(name))  # type: ignore[method-assign]
+        platform.points._tags = lambda stream: self._points.watch(tags(stream))  # type: ignore[method-assign]
         return platform
 
     def do(self, op: Op) -> None:

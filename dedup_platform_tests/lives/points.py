@@ -1,8 +1,10 @@
 """What must hold of points, whenever somebody looks: a name means one set of snapshots, and those agree."""
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyiceberg.table import Table
+from pyiceberg.table.update import TableRequirement
 
 from dedup_platform import tables
 from dedup_platform.lake.points import Point, PointTags
@@ -30,9 +32,9 @@ class PointLaws:
         """Note by which rules what it claims was made."""
         commit = tags._commit
 
-        def noted(table: Any, point: Point, *args: Any) -> None:
+        def noted(table: Table, point: Point, requirements: Sequence[TableRequirement] = ()) -> None:
             self._makers.setdefault((point.name, frozenset(point.snapshots.items())), tags.stream)
-            commit(table, point, *args)
+            commit(table, point, requirements)
 
         tags._commit = noted  # type: ignore[method-assign]
         return tags

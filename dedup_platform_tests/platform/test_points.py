@@ -25,7 +25,6 @@ from dedup_platform_tests.lives.state import Reader
 
 DAY = timedelta(days=1)
 A_DAY = DAY / MINUTE
-STEPS = ("_commit", "_untag")
 COMMITS = len(ALL)
 """It takes so many to make a point."""
 
@@ -41,7 +40,7 @@ class Pointed(Followed):
     def platform(self) -> Platform:
         platform = super().platform
         tags = platform.points._tags
-        platform.points._tags = lambda name: self.laws_of_points.watch(tags(name))  # type: ignore[method-assign]
+        platform.points._tags = lambda stream: self.laws_of_points.watch(tags(stream))  # type: ignore[method-assign]
         return platform
 
     def keep(self, keep: timedelta, at_most: int = 100) -> None:
@@ -95,7 +94,10 @@ def at_step(number: int, act: Callable[[], None], *, after: bool = False) -> Ite
 
         return done
 
-    with patch.multiple(PointTags, **{name: watched(getattr(PointTags, name)) for name in STEPS}):
+    with (
+        patch.object(PointTags, "_commit", watched(PointTags._commit)),
+        patch.object(PointTags, "_untag", watched(PointTags._untag)),
+    ):
         yield
 
 

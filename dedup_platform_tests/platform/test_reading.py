@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from dedup_platform.tables import ALL, DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, RAW_EVENTS, SESSIONS
 from dedup_platform.testing.platforms import session_of
 from dedup_platform_tests.lives.replaced import replaced
-from dedup_platform_tests.platform.test_points import EVENTS, Pointed
+from dedup_platform_tests.changes.test_feeds import EVENTS
+from dedup_platform_tests.platform.test_points import Pointed
 from dedup_platform_tests.test_docs import PROJECT, fenced
 
 RECORDS, COPIES, OF_SESSIONS = 4, 1, {("e", 2), ("f", 1)}
@@ -44,10 +45,10 @@ def test_spark(pointed: Pointed, spark: SparkSession) -> None:
 def test_pyiceberg_and_duckdb(pointed: Pointed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEDUP_PLATFORM_HOME", str(pointed.home))
     names: dict[str, Any] = {}
-    exec(recipe("python", "load_catalog"), names)  # noqa: S102
+    exec(recipe("python", "load_catalog"), names)
     found = names["rows"].to_pylist()
     assert {(row["entity_id"], row["event_count"]) for row in found} == OF_SESSIONS
-    exec(recipe("python", "import duckdb"), names)  # noqa: S102
+    exec(recipe("python", "import duckdb"), names)
     assert {*names["counts"]} == OF_SESSIONS
 
 
