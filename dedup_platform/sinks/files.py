@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, astuple
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -18,7 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from dedup_platform.errors import SinkError, SinkTakenError
 from dedup_platform.sinks.formats import ENDINGS, encoded
-from dedup_platform.sinks.sink import Batch, Position, Refusal, SinkState, Target
+from dedup_platform.sinks.sink import Batch, Position, Refusal, SinkState, Target, Totals
 from dedup_platform.sinks.storage import FolderStorage, S3Storage, Storage
 from dedup_platform.sources.s3.access import S3Access
 from dedup_platform.stream import FilesSink
@@ -51,18 +52,25 @@ class FilesOfChanges:
         if self._state is None or batch.before != self._state.position:
             raise SinkTakenError(self._target.stream, self._target.sink)
         with self._failures_named():
-            state = SinkState(batch.after, batch.still_refused(self._state.refused))
-            told = {"begins": batch.begins, "completes": batch.completes, "objects": list(self._put(batch.changes))}
+            refused, totals = batch.still_refused(self._state.refused), self._state.totals.after(batch)
+            state = SinkState(batch.after, refused, totals, datetime.now(UTC))
+            kinds = {"begins": batch.begins, "completes": batch.completes, "forced": batch.forced}
+            told = {**kinds, "objects": list(self._put(batch))}
             if not self._create(state, told):
                 self.close()
                 raise SinkTakenError(self._target.stream, self._target.sink)
             self._state = state
 
+    def look(self) -> SinkState:
+        with self._failures_named():
+            return self._newest()[1]
+
     def close(self) -> None:
         self._state = None
 
-    def _put(self, changes: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    def _put(self, batch: Batch) -> Iterator[dict[str, Any]]:
         """Write an object for each version. The same changes again have the same name, and others have another one."""
+        changes = batch.changes.with_columns(_forced=pl.lit(value=True)) if batch.forced else batch.changes
         for rows in changes.partition_by("_commit_version", maintain_order=True) if len(changes) else ():
             version, ordinal = rows[["_commit_version", "_change_ordinal"]].row(0)
             content = encoded(rows, self._said.format)
@@ -76,7 +84,9 @@ class FilesOfChanges:
         position = astuple(state.position) if state.position else None
         refused = [asdict(each) for each in state.refused.values()]
         by = {"stream": self._target.stream, "sink": self._target.sink, "table": self._target.table}
-        content = json.dumps({**by, "position": position, "refused": refused, **told}, indent=1).encode()
+        moved_at = state.moved_at.isoformat() if state.moved_at else None
+        of_state = {"position": position, "refused": refused, "totals": asdict(state.totals), "moved_at": moved_at}
+        content = json.dumps({**by, **of_state, **told}, indent=1).encode()
         if not self._storage.create(f"{MANIFESTS}/{_name(self._number + 1)}", content):
             return False
         self._number += 1
@@ -96,7 +106,10 @@ class FilesOfChanges:
         self._check_owner(found)
         position = Position(*found["position"]) if found["position"] else None
         refused = (Refusal(**each) for each in found["refused"])
-        return int(names[-1].partition(".")[0]), SinkState(position, {each.key: each for each in refused})
+        moved_at = datetime.fromisoformat(found["moved_at"]) if found.get("moved_at") else None
+        totals = Totals(**found.get("totals", {}))
+        state = SinkState(position, {each.key: each for each in refused}, totals, moved_at)
+        return int(names[-1].partition(".")[0]), state
 
     def _check_owner(self, manifest: Mapping[str, Any]) -> None:
         if (manifest["stream"], manifest["table"]) != (self._target.stream, self._target.table):

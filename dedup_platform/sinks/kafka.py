@@ -23,6 +23,9 @@ _TAKEN = {
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
 }
+Headers = dict[str, str | bytes | None]
+_FORCED: Headers = {"dedup_platform.forced": "true"}
+"""The header of messages that somebody wanted again."""
 _REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG}
 
 
@@ -42,7 +45,7 @@ class KafkaTopic:
     def open(self) -> SinkState:
         self.close()
         with self._failures_named():
-            self._log.create()
+            self._create()
             self._producer = Producer(
                 self._options
                 | {
@@ -57,7 +60,7 @@ class KafkaTopic:
             # Ends what an earlier producer left open, one way or the other: only then is the position what it says.
             self._producer.init_transactions(_SECONDS)
             self._state = self._check_owner(self._log.read())
-        return SinkState(self._state.position, dict(self._state.refused))
+        return self._state.told()
 
     def write(self, batch: Batch) -> None:
         if self._producer is None or batch.before != self._state.position:
@@ -75,6 +78,14 @@ class KafkaTopic:
             self._producer.commit_transaction(_SECONDS)
             self._state = after
 
+    def look(self) -> SinkState:
+        try:
+            return self._check_owner(self._log.read()).told()
+        except KafkaException as error:
+            if _code(error.args[0]) == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return SinkState()
+            raise SinkError(self._target.stream, self._target.sink, _reason(error.args[0])) from None
+
     def close(self) -> None:
         producer, self._producer = self._producer, None
         self._state, self._failed = LogState(), []
@@ -84,12 +95,19 @@ class KafkaTopic:
 
     def _produce(self, producer: Producer, batch: Batch, left: set[str]) -> None:
         """Send a batch, and tombstones of the keys that are left from before and did not come again."""
-        is_beginning = batch.begins or batch.completes or batch.after.snapshot_id is not None
-        for message in messages(batch.changes, self._target, self._said.envelope, is_beginning):
-            self._send(producer, self._said.topic, message.key, message.value)
+        is_read = batch.begins or batch.completes or batch.forced or batch.after.snapshot_id is not None
+        headers = _FORCED if batch.forced else None
+        for message in messages(batch.changes, self._target, self._said.envelope, is_read):
+            self._send(producer, self._said.topic, message.key, message.value, headers)
             left.discard(message.key)
         for message in tombstones(sorted(left)):
-            self._send(producer, self._said.topic, message.key, message.value)
+            self._send(producer, self._said.topic, message.key, message.value, headers)
+
+    def _create(self) -> None:
+        try:
+            self._log.create()
+        except ValueError as error:
+            raise SinkError(self._target.stream, self._target.sink, str(error), lasting=True) from None
 
     def _check_owner(self, found: LogState) -> LogState:
         target = self._target
@@ -99,10 +117,12 @@ class KafkaTopic:
             raise SinkError(target.stream, target.sink, reason, lasting=True)
         return replace(found, of=of)
 
-    def _send(self, producer: Producer, topic: str, key: str, value: str | None) -> None:
+    def _send(
+        self, producer: Producer, topic: str, key: str, value: str | None, headers: Headers | None = None
+    ) -> None:
         while True:
             try:
-                producer.produce(topic, key=key, value=value)
+                producer.produce(topic, key=key, value=value, headers=headers)
                 return
             except BufferError:
                 producer.poll(0.1)  # what was delivered makes room

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import (
@@ -13,9 +14,9 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # passed on
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]  # passed on
 
-from dedup_platform.sinks.sink import Batch, Position, Refusal
+from dedup_platform.sinks.sink import Batch, Position, Refusal, SinkState, Totals
 
 _SECONDS = 30.0
 _POSITION = "position"
@@ -36,15 +37,23 @@ class LogState:
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     of: str = ""
     """The stream and the table whose changes the topic has."""
+    totals: Totals = field(default_factory=Totals)
+    moved_at: datetime | None = None
 
     def after(self, batch: Batch, began: Places) -> "LogState":
         """What it tells after a batch."""
-        return LogState(batch.after, {} if batch.completes else began, batch.still_refused(self.refused), self.of)
+        began = {} if batch.completes else began
+        return LogState(batch.after, began, batch.still_refused(self.refused), self.of, self.totals.after(batch))
+
+    def told(self) -> SinkState:
+        """What the sink knows of itself by it."""
+        return SinkState(self.position, dict(self.refused), self.totals, self.moved_at)
 
     def records(self, after: "LogState") -> Iterator[tuple[str, str | None]]:
         """Keys and values that lead from this to another one."""
         position = astuple(after.position) if after.position else None
-        yield _POSITION, json.dumps({"of": after.of, "position": position, "began": after.began})
+        told = {"of": after.of, "position": position, "began": after.began, "totals": asdict(after.totals)}
+        yield _POSITION, json.dumps(told)
         for key in self.refused.keys() - after.refused.keys():
             yield _REFUSED + key, None
         for key, each in after.refused.items():
@@ -69,6 +78,8 @@ class Log:
         admin = AdminClient(self._options)  # whose end would end its requests
         there = admin.list_topics(timeout=_SECONDS).topics
         wanted = [each for each in wanted if each.topic not in there]
+        if self.positions in there:
+            self._check_compacted(admin)
         if not wanted:
             return
         for answer in admin.create_topics(wanted, request_timeout=_SECONDS).values():
@@ -80,11 +91,32 @@ class Log:
             except TimeoutError:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
+    def _check_compacted(self, admin: AdminClient) -> None:
+        """Raises ValueError if the positions would be deleted some day. Who may not see how topics are set up is
+        trusted."""
+        asked = ConfigResource(ConfigResource.Type.TOPIC, self.positions)
+        try:
+            found = admin.describe_configs([asked], request_timeout=_SECONDS)[asked].result(_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            return
+        except TimeoutError:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+        policy = found["cleanup.policy"].value
+        if policy != "compact":
+            raise ValueError(
+                f"topic {self.positions} has cleanup.policy={policy}, so the brokers would delete how far the sink has "
+                "come; set it to compact"
+            )
+
     def read(self) -> LogState:
         """What the newest records of the positions' topic say."""
         newest: dict[str, bytes | None] = {}
+        moved_at = None
         for message in self._committed(self.positions):
             newest[_text(message.key())] = message.value()
+            moved_at = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
         found = {key: json.loads(value) for key, value in newest.items() if value is not None}
         told = found.pop(_POSITION, None)
         refused = (Refusal(**each) for key, each in found.items() if key.startswith(_REFUSED))
@@ -93,6 +125,8 @@ class Log:
             {int(partition): offset for partition, offset in told["began"].items()} if told else {},
             {each.key: each for each in refused},
             told["of"] if told else "",
+            Totals(**told.get("totals", {})) if told else Totals(),
+            moved_at,
         )
 
     def ends(self) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import astuple
 from io import BytesIO
 
 import polars as pl
@@ -12,7 +13,7 @@ from psycopg2.extensions import connection as Connection, cursor as Cursor
 from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
 from dedup_platform.sinks import postgres_schema as schema
 from dedup_platform.sinks.postgres_schema import AT, GONE, INCOMING, INTO, VERSION, WHY, Names
-from dedup_platform.sinks.sink import Batch, Position, Refusal, SinkState, Target, net
+from dedup_platform.sinks.sink import Batch, Position, Refusal, SinkState, Target, Totals, net
 from dedup_platform.stream import PostgresSink
 from dedup_platform.tables import SESSIONS
 
@@ -51,13 +52,26 @@ class PostgresTable:
                 self._forget_versions(cursor)
             written, gone = net(batch.changes, self._target.key)
             if len(written):
-                self._upsert(cursor, written)
+                self._upsert(cursor, written, batch.forced)
             if len(gone):
-                self._retire(cursor, gone)
+                self._retire(cursor, gone, batch.forced)
             if batch.completes:
                 self._remove_leftovers(cursor, batch.after)
                 self._retire_before(cursor, batch)
             self._note_refusals(cursor, batch)
+
+    def look(self) -> SinkState:
+        with self._transaction() as cursor:
+            if not schema.is_there(cursor, self.names.positions):
+                return SinkState()
+            place = (self.names.table, self._target.stream, self._target.table)
+            cursor.execute(schema.LOOK.format(positions=self.names.positions), place)
+            found = cursor.fetchone()
+            if found is None:
+                return SinkState()
+            feed, version, ordinal, snapshot_id, moved_at, *totals = found
+            position = Position(feed, version, ordinal, snapshot_id) if feed else None
+            return SinkState(position, self._refused(cursor), Totals(*totals), moved_at)
 
     def close(self) -> None:
         if self._connection:
@@ -110,7 +124,8 @@ class PostgresTable:
         before, after = batch.before, batch.after
         old = (before.feed, before.version, before.ordinal, before.snapshot_id) if before else (None,) * 4
         new = (after.feed, after.version, after.ordinal, after.snapshot_id)
-        cursor.execute(schema.MOVE.format(positions=self.names.positions), (*new, self.names.table, self._epoch, *old))
+        place = (*new, *astuple(Totals().after(batch)), self.names.table, self._epoch, *old)
+        cursor.execute(schema.MOVE.format(positions=self.names.positions), place)
         if cursor.rowcount != 1:
             raise SinkTakenError(self._target.stream, self._target.sink)
 
@@ -120,23 +135,26 @@ class PostgresTable:
             statement = sql.SQL("UPDATE {} SET {version} = 0 WHERE {version} <> 0")
             cursor.execute(statement.format(table, version=sql.Identifier(VERSION)))
 
-    def _upsert(self, cursor: Cursor, rows: pl.DataFrame) -> None:
+    def _upsert(self, cursor: Cursor, rows: pl.DataFrame, forced: bool) -> None:
         columns = [*(column.name for column in self._target.columns), VERSION]
         self._copy(cursor, INCOMING, rows, columns)
-        for statement in schema.upsert(self.names, self._target, columns):
-            cursor.execute(statement)
+        into, out_of_retired = schema.upsert(self.names, self._target, columns, forced)
+        cursor.execute(into)
+        if known := len(rows) - cursor.rowcount:
+            cursor.execute(schema.KNEW.format(positions=self.names.positions), (known, self.names.table))
+        cursor.execute(out_of_retired)
 
-    def _retire(self, cursor: Cursor, rows: pl.DataFrame) -> None:
+    def _retire(self, cursor: Cursor, rows: pl.DataFrame, forced: bool) -> None:
         into = _told(rows, "merged_into") if self._target.table == SESSIONS else pl.lit(None, pl.String)
         told = {INTO: into, WHY: _told(rows, "reason"), AT: pl.col("_commit_timestamp")}
         columns = [*self._target.key, *told, VERSION]
         self._copy(cursor, GONE, rows.select(*self._target.key, VERSION, **told), columns)
-        for statement in schema.retire(self.names, self._target):
+        for statement in schema.retire(self.names, self._target, forced):
             cursor.execute(statement)
 
     def _retire_before(self, cursor: Cursor, batch: Batch) -> None:
         for rows in batch.retired():
-            self._retire(cursor, rows)
+            self._retire(cursor, rows, forced=False)
         cursor.execute(schema.revive(self.names, self._target))
 
     def _copy(self, cursor: Cursor, name: str, rows: pl.DataFrame, columns: Sequence[str]) -> None:

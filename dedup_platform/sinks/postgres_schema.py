@@ -1,12 +1,12 @@
 """The tables of a sink in Postgres, and the statements that keep them right."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from psycopg2 import sql
 from psycopg2.extensions import cursor as Cursor
 
-from dedup_platform.sinks.sink import Target
+from dedup_platform.sinks.sink import Target, Totals
 from dedup_platform.stream import decimal_of
 from dedup_platform.tables import SESSIONS
 
@@ -24,6 +24,7 @@ INTO, WHY, AT = "retired_into", "reason", "retired_at"
 """What is kept of a retirement: where it went, why, and when it was committed."""
 INCOMING, GONE = "dedup_platform_incoming", "dedup_platform_gone"
 """Temporary tables, which come before all others of their names."""
+TOTALS = tuple(each.name for each in fields(Totals))
 _NOW = "timestamp with time zone NOT NULL DEFAULT now()"
 _POSITIONS = {
     "target": "text",
@@ -36,6 +37,7 @@ _POSITIONS = {
     "ordinal": "bigint",
     "snapshot_id": "bigint",
     "moved_at": "timestamp with time zone",
+    **dict.fromkeys(TOTALS, "bigint NOT NULL DEFAULT 0"),
 }
 _REFUSED_ROWS = {
     "target": "text",
@@ -52,9 +54,15 @@ TAKE_OVER = sql.SQL("""
     RETURNING stream, follows, epoch, feed, version, ordinal, snapshot_id
 """)
 MOVE = sql.SQL("""
-    UPDATE {positions} SET feed = %s, version = %s, ordinal = %s, snapshot_id = %s, moved_at = now()
+    UPDATE {positions} SET feed = %s, version = %s, ordinal = %s, snapshot_id = %s, moved_at = now(),
+        sent = sent + %s, suppressed = suppressed + %s, known = known + %s, forced = forced + %s
     WHERE target = %s AND epoch = %s AND feed IS NOT DISTINCT FROM %s AND version IS NOT DISTINCT FROM %s
         AND ordinal IS NOT DISTINCT FROM %s AND snapshot_id IS NOT DISTINCT FROM %s
+""")
+KNEW = sql.SQL("UPDATE {positions} SET known = known + %s WHERE target = %s")
+LOOK = sql.SQL("""
+    SELECT feed, version, ordinal, snapshot_id, moved_at, sent, suppressed, known, forced FROM {positions}
+    WHERE target = %s AND stream = %s AND follows = %s
 """)
 REFUSED = sql.SQL("SELECT key, version, ordinal, reason FROM {refused} WHERE target = %s")
 REFUSE = sql.SQL("""
@@ -162,6 +170,12 @@ def _columns(cursor: Cursor, table: sql.Identifier) -> set[str]:
     return {name for (name,) in cursor.fetchall()}
 
 
+def is_there(cursor: Cursor, table: sql.Identifier) -> bool:
+    """Whether there is a table, or a view, of this name."""
+    cursor.execute("SELECT to_regclass(%s)", (table.as_string(cursor),))
+    return bool(cursor.fetchone() != (None,))
+
+
 def _has_aliases(cursor: Cursor, names: Names, target: Target) -> bool:
     return target.table != SESSIONS or _columns(cursor, names.aliases) >= _ALIAS_COLUMNS
 
@@ -175,15 +189,18 @@ def temporary(name: str, target: Target, columns: Sequence[str]) -> sql.Composed
     return sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(sql.Identifier(name), parts)
 
 
-def upsert(names: Names, target: Target, columns: Sequence[str]) -> Iterator[sql.Composed]:
-    """Bring the rows of `INCOMING` into the table, unless it knows newer ones, or that they are gone."""
+def upsert(names: Names, target: Target, columns: Sequence[str], forced: bool) -> Iterator[sql.Composed]:
+    """Bring the rows of `INCOMING` into the table, unless it knows newer ones, or that they are gone.
+
+    What is `forced` is brought in whatever the table knows.
+    """
     version = sql.Identifier(VERSION)
     updated = [sql.Identifier(name) for name in columns if name not in target.key]
     setting = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(name) for name in updated)
     yield sql.SQL(
         "INSERT INTO {rows} AS t ({columns}) SELECT {columns} FROM dedup_platform_incoming i WHERE NOT EXISTS "
-        "(SELECT 1 FROM {retired} r WHERE {same} AND r.{version} > i.{version}) "
-        "ON CONFLICT ({key}) DO UPDATE SET {setting} WHERE t.{version} < excluded.{version}"
+        "(SELECT 1 FROM {retired} r WHERE {same} AND r.{version} > i.{version} AND NOT {forced}) "
+        "ON CONFLICT ({key}) DO UPDATE SET {setting} WHERE t.{version} < excluded.{version} OR {forced}"
     ).format(
         rows=names.rows,
         columns=listed(columns),
@@ -192,25 +209,30 @@ def upsert(names: Names, target: Target, columns: Sequence[str]) -> Iterator[sql
         key=listed(target.key),
         setting=setting,
         version=version,
+        forced=sql.Literal(forced),
     )
     yield sql.SQL(
-        "DELETE FROM {retired} r USING dedup_platform_incoming i WHERE {same} AND r.{version} <= i.{version}"
-    ).format(retired=names.retired, same=_same(target.key, "r", "i"), version=version)
+        "DELETE FROM {retired} r USING dedup_platform_incoming i "
+        "WHERE {same} AND (r.{version} <= i.{version} OR {forced})"
+    ).format(retired=names.retired, same=_same(target.key, "r", "i"), version=version, forced=sql.Literal(forced))
 
 
-def retire(names: Names, target: Target) -> Iterator[sql.Composed]:
+def retire(names: Names, target: Target, forced: bool) -> Iterator[sql.Composed]:
     """Take the rows of `GONE` out of the table, unless it knows newer ones, and remember that they are gone."""
     version = sql.Identifier(VERSION)
-    yield sql.SQL("DELETE FROM {rows} t USING dedup_platform_gone g WHERE {same} AND t.{version} < g.{version}").format(
-        rows=names.rows, same=_same(target.key, "t", "g"), version=version
-    )
+    yield sql.SQL(
+        "DELETE FROM {rows} t USING dedup_platform_gone g WHERE {same} AND (t.{version} < g.{version} OR {forced})"
+    ).format(rows=names.rows, same=_same(target.key, "t", "g"), version=version, forced=sql.Literal(forced))
     columns = listed([*target.key, INTO, WHY, AT, VERSION])
+    # What is forced tells only that rows are gone, and not what became of them.
     yield sql.SQL(
         "INSERT INTO {retired} AS r ({columns}) SELECT {columns} FROM dedup_platform_gone "
         "ON CONFLICT ({key}) DO UPDATE SET retired_into = excluded.retired_into, reason = excluded.reason, "
         "retired_at = excluded.retired_at, {version} = excluded.{version} "
-        "WHERE r.{version} < excluded.{version}"
-    ).format(retired=names.retired, columns=columns, key=listed(target.key), version=version)
+        "WHERE r.{version} < excluded.{version} AND NOT {forced}"
+    ).format(
+        retired=names.retired, columns=columns, key=listed(target.key), version=version, forced=sql.Literal(forced)
+    )
     yield sql.SQL("DROP TABLE dedup_platform_gone")
 
 

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from datetime import datetime
+from typing import Protocol, runtime_checkable
 
 import polars as pl
 
 from dedup_platform.rules.changes import DELETE, PREIMAGE
 from dedup_platform.tables import Column
 
-__all__ = ["Batch", "Position", "Refusal", "Sink", "SinkState", "Target", "net"]
+__all__ = ["Batch", "Looks", "Position", "Refusal", "Sink", "SinkState", "Target", "Totals", "net"]
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,35 @@ class Batch:
     retired: Callable[[], Iterator[pl.DataFrame]] = _none
     """With `completes`, for sinks that keep old ids of sessions: those that were retired by then, as deletes of a feed
     (`session_id`, `merged_into`, `reason`, `_commit_version` and `_commit_timestamp`). Some may be there again."""
+    forced: bool = False
+    """Whether somebody wants these rows again: they are written whatever the sink knows of them. The position stays,
+    unless the batch is of a beginning."""
+    suppressed: int = 0
+    """Changes that matter to nobody downstream, and were left out."""
 
     def still_refused(self, before: Mapping[str, Refusal]) -> dict[str, Refusal]:
         """What is refused after this batch, by key, of what was before it."""
         kept = {key: each for key, each in before.items() if key not in self.healed}
         return kept | {each.key: each for each in self.refused}
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a sink was given since it has a position, counted with it: each change once, both images of an update."""
+
+    sent: int = 0
+    suppressed: int = 0
+    """Changes that matter to nobody downstream, and were not sent."""
+    known: int = 0
+    """Rows that the store left as they were, because it knew newer ones."""
+    forced: int = 0
+    """Those of the changes sent that somebody wanted again."""
+
+    def after(self, batch: Batch, known: int = 0) -> "Totals":
+        """With a batch, of which the store left so many rows as they were."""
+        sent = len(batch.changes)
+        forced = sent if batch.forced else 0
+        return Totals(self.sent + sent, self.suppressed + batch.suppressed, self.known + known, self.forced + forced)
 
 
 @dataclass(frozen=True)
@@ -76,6 +101,9 @@ class SinkState:
     """None before it got anything."""
     refused: Mapping[str, Refusal] = field(default_factory=dict)
     """By key."""
+    totals: Totals = Totals()
+    moved_at: datetime | None = None
+    """When it was last written to; None if it does not tell."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +141,14 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of the store. Never fails."""
+
+
+@runtime_checkable
+class Looks(Protocol):
+    """A sink that can be asked how far it has come and is not taken over by that. One of one's own need not be."""
+
+    def look(self) -> SinkState:
+        """What it knows of itself; that of a new one, where nothing is there. Writes nothing."""
 
 
 def net(changes: pl.DataFrame, key: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:

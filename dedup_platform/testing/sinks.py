@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from dedup_platform.errors import SinkTakenError
-from dedup_platform.sinks import Batch, Position, Refusal, Sink, Target
+from dedup_platform.sinks import Batch, Looks, Position, Refusal, Sink, Target
 from dedup_platform.tables import SESSIONS, Column
 
 __all__ = ["TARGET", "check_sink", "some_changes"]
@@ -62,6 +62,8 @@ def check_sink(make: Callable[[], Sink], read: Callable[[], Counts]) -> None:
     _follows(make, read)
     _is_taken_over(make, read)
     _keeps_refusals(make, read)
+    _writes_again(make, read)
+    _is_looked_at(make)
     _begins_anew(make, read)
 
 
@@ -130,6 +132,32 @@ def _keeps_refusals(make: Callable[[], Sink], read: Callable[[], Counts]) -> Non
     with closing(make()) as sink:
         assert not sink.open().refused, "a row that was healed is still refused"
     assert read()["d"] == 1
+
+
+def _writes_again(make: Callable[[], Sink], read: Callable[[], Counts]) -> None:
+    """Rows that somebody wants again, which are of no newer version than what is there."""
+    at = Position(_FEED, 13)
+    with closing(make()) as sink:
+        sink.open()
+        forced = some_changes(("delete", 13, 0, "b", 3), ("insert", 13, 1, "d", 5), ("insert", 13, 2, "c", 7))
+        sink.write(Batch(at, at, forced, forced=True))
+        assert read() == {"a": 2, "c": 7, "d": 5, "late": 1}, f"rows that are forced lead to {read()}"
+        back = some_changes(("insert", 12, 0, "d", 1), ("insert", 12, 1, "b", 3), ("delete", 12, 2, "c", 7))
+        sink.write(Batch(at, at, back, forced=True))
+        assert read() == {"a": 2, "b": 3, "d": 1, "late": 1}, f"older rows that are forced lead to {read()}"
+    with closing(make()) as sink:
+        assert sink.open().position == at, "a forced batch moves the position"
+
+
+def _is_looked_at(make: Callable[[], Sink]) -> None:
+    """One that can be asked without being taken over."""
+    at = Position(_FEED, 13)
+    with closing(make()) as owner, closing(make()) as other:
+        before = owner.open()
+        if isinstance(other, Looks):
+            found = other.look()
+            assert (found.position, found.refused) == (before.position, before.refused), f"a look tells {found}"
+            owner.write(Batch(at, at, some_changes()))
 
 
 def _begins_anew(make: Callable[[], Sink], read: Callable[[], Counts]) -> None:

@@ -61,6 +61,12 @@ class SqliteTable:
             self._database.executemany("REPLACE INTO refused VALUES (?, ?, ?, ?)", refused)
             self._database.executemany("DELETE FROM refused WHERE key = ?", [(key,) for key in batch.healed])
 
+    def look(self) -> SinkState:
+        self._database.executescript(_TABLES)
+        refused = {row[0]: Refusal(*row) for row in self._database.execute("SELECT * FROM refused")}
+        [(told,)] = self._database.execute("SELECT position FROM state").fetchall() or [(None,)]
+        return SinkState(Position(*json.loads(told)) if told else None, refused)
+
     def close(self) -> None:
         self._database.close()
 
