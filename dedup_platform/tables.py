@@ -34,6 +34,7 @@ SESSIONS = "sessions"
 EVENT_CHANGES = "event_changes"
 SESSION_CHANGES = "session_changes"
 SESSION_ALIASES = "session_aliases"
+AUDIT = "audit"
 
 INPUT_OF = {DEDUPLICATED_EVENTS: RAW_EVENTS, SESSION_FRAGMENTS: DEDUPLICATED_EVENTS, SESSIONS: SESSION_FRAGMENTS}
 """Each planned table and the table that it is built from, in the order of building. `duplicate_events` is written with
@@ -66,6 +67,7 @@ PARTITION_TIME = {
     SESSIONS: "started_at",
     EVENT_CHANGES: "_commit_timestamp",
     SESSION_CHANGES: "_commit_timestamp",
+    AUDIT: "committed_at",
 }
 """The column whose day or hour is a row's partition."""
 
@@ -103,6 +105,7 @@ MEASURED = {
     EVENT_CHANGES: ("_commit_version", "_change_ordinal"),
     SESSION_CHANGES: ("_commit_version", "_change_ordinal"),
     SESSION_ALIASES: ("entity_id",),
+    AUDIT: ("committed_at",),
 }
 """Columns whose lower and upper bounds go into the manifests."""
 
@@ -158,6 +161,26 @@ _ALIAS = (
     Column("retired_at", "timestamp"),
     Column("retired_by_version", "long"),
 )
+COUNTED = (
+    "records_read",
+    "rejected",
+    "copies",
+    "conflicts",
+    "cells_checked",
+    "cells_unchanged",
+    "rows_added",
+    "rows_removed",
+    "changes",
+    "not_downstream",
+)
+"""What is counted of each commit: see docs/changes.md. Null where it says nothing of a table."""
+_AUDIT = (
+    Column("committed_at", "timestamp"),
+    Column("table", "string"),
+    Column("snapshot_id", "long"),
+    Column("reason", "string"),
+    *(Column(name, "long") for name in COUNTED),
+)
 _FIRST_ARRIVED = (
     Column("arrival_time", "timestamp"),
     *COORDINATE_COLUMNS,
@@ -201,6 +224,8 @@ def columns(stream: Stream, table: str) -> tuple[Column, ...]:
     """The columns of a table of this stream, in order."""
     if table == SESSION_ALIASES:
         return _ALIAS
+    if table == AUDIT:
+        return _AUDIT
     if table in FOLLOWED:
         return (_CHANGE_TYPE, *COMMIT_COLUMNS, *columns(stream, FOLLOWED[table]), *told_columns(stream, table))
     attributes = tuple(Column(name, attribute.type) for name, attribute in stream.attributes.items())

@@ -8,13 +8,13 @@ from functools import partial
 from math import inf
 
 import polars as pl
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from dedup_platform import tables
 from dedup_platform.changes.aliases import retired_by
 from dedup_platform.changes.batches import ORDINAL, VERSION, batches, halves
+from dedup_platform.changes.choice import Choice
 from dedup_platform.changes.reading import FRESH, FeedReader
-from dedup_platform.errors import ConflictError, RefusedRowsError, SinkError, SinkTakenError
+from dedup_platform.errors import RefusedRowsError, SinkError
 from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.pins import unpin
 from dedup_platform.settings import Settings
@@ -41,8 +41,12 @@ class Published:
     """`_change_type` -> rows."""
     suppressed: int = 0
     """Changes that matter to nobody downstream, and were not sent."""
+    forced: int = 0
+    """Those of the rows sent that somebody wanted again."""
     refused: int = 0
     """Rows that the store does not take, all that wait for a retry."""
+    batches: int = 0
+    """Transactions that were committed."""
 
 
 class Publisher:
@@ -53,41 +57,35 @@ class Publisher:
         self._settings = settings
         self._open = open_
 
-    def publish(self, stream: Stream, name: str, retry: bool = False) -> Published:
-        """Write all that a sink has not got of its feed, in order; with `retry` also the rows that it refused before.
+    def publish(
+        self, stream: Stream, name: str, told: Published, retry: bool = False, again: Choice | None = None
+    ) -> None:
+        """Write all that a sink has not got of its feed, in order, and note in `told` what that comes to.
 
-        Raises SinkError if the store fails more often than the stream's `retries` say, and SinkTakenError if another
-        process publishes to the same sink.
+        With `retry` also the rows that it refused before, and those of `again` once more, as they are now: where that
+        is everything, the sink begins anew. Raises SinkError if the store fails, and SinkTakenError if another process
+        publishes to the same sink.
         """
-        told = Published(name)
-        limits = stream.retries
-        tries = Retrying(
-            retry=retry_if_exception(_may_pass),
-            stop=stop_after_attempt(limits.max_attempts),
-            wait=wait_exponential(limits.backoff.total_seconds(), limits.max_backoff.total_seconds()),
-            reraise=True,
-        )
-        tries(self._try, stream, name, told, retry)
-        return told
-
-    def _try(self, stream: Stream, name: str, told: Published, retry: bool) -> None:
         said = stream.publish.sinks[name]
         sink = self._open(stream, name, self._settings)
         try:
             reader = FeedReader(self._lake, stream, said.follows, name)
             opened = _Opened(sink, stream, name, told)
-            if reader.is_beginning(opened.position):
-                begun = reader.start(opened.position)
+            begins_again = again is not None and again.is_everything
+            if begins_again or reader.is_beginning(opened.position):
+                begun = reader.start(None if begins_again else opened.position)
                 if begun is None:
                     return
                 opened.retired = partial(retired_by, self._lake, stream, said.follows, begun.version)
-                opened.begin(begun, reader.rows(begun), reader.nothing())
+                opened.begin(begun, reader.rows(begun), reader.nothing(), forced=begins_again)
             # Also after a beginning that another process ended.
             unpin(self._lake.catalog, stream, said.follows, name)
             assert opened.position
             opened.follow(reader.changes(opened.position))
             if retry and opened.refused:
                 opened.retry(reader.now(opened.refused, KEYS[said.follows], opened.position))
+            if again and not begins_again:
+                opened.force(reader.again(again, KEYS[said.follows], opened.position))
         finally:
             sink.close()
 
@@ -111,12 +109,15 @@ class _Opened:
         # While it begins, and before the first batch of that.
         self._is_beginning = self._begins = False
         self.retired: Callable[[], Iterator[pl.DataFrame]] = lambda: iter(())
+        self._is_forced = False
+        self._left_out = 0
+        """Changes that matter to nobody downstream, and that no batch has told of yet."""
         self._tell()
 
-    def begin(self, at: Position, rows: Iterator[pl.DataFrame], nothing: pl.DataFrame) -> None:
+    def begin(self, at: Position, rows: Iterator[pl.DataFrame], nothing: pl.DataFrame, forced: bool) -> None:
         """Write the rest of the table; `nothing` stands for the rows of one that has none."""
         done = Position(at.feed, at.version)
-        self._is_beginning, self._begins = True, at.ordinal == FRESH
+        self._is_beginning, self._begins, self._is_forced = True, at.ordinal == FRESH, forced
         found = False
         for cut in batches(rows, BATCH_ROWS):
             found = True
@@ -124,7 +125,7 @@ class _Opened:
             self._write(cut.changes, after, at.snapshot_id)
         if not found:
             self._send(done, nothing)
-        self._is_beginning = False
+        self._is_beginning = self._is_forced = False
 
     def follow(self, changes: Iterator[pl.DataFrame]) -> None:
         """Write changes that come after the position."""
@@ -134,15 +135,36 @@ class _Opened:
             last = cut.changes[[VERSION, ORDINAL]].row(-1)
             after = Position(feed, last[0], None if cut.is_whole else last[1])
             matters = cut.changes.filter(self._matters)
+            self._left_out = len(cut.changes) - len(matters)
             self._write(matters, after)
-            self._told.suppressed += len(cut.changes) - len(matters)
 
     def retry(self, rows: pl.DataFrame) -> None:
         """Write rows that were refused, as they are now. However many are refused again, the others have their turn."""
-        assert self.position
         self._most_refused = inf
-        for row in rows.iter_slices(1):
-            self._write(row, self.position)
+        for part in rows.iter_slices(BATCH_ROWS):
+            self._write_here(part)
+
+    def force(self, pieces: Iterator[pl.DataFrame]) -> None:
+        """Write rows as they are now, whatever the sink knows of them."""
+        self._is_forced = True
+        for piece in pieces:
+            for part in piece.iter_slices(BATCH_ROWS):
+                self._write_here(part)
+        self._is_forced = False
+
+    def _write_here(self, changes: pl.DataFrame) -> None:
+        """Write rows without moving on, in several transactions where some are refused."""
+        assert self.position
+        try:
+            self._send(self.position, changes, healed=self._healed(changes))
+        except RefusedRowsError as error:
+            if parts := halves(changes):
+                for part in parts:
+                    self._write_here(part)
+            else:
+                self._put_aside(changes, self.position, str(error))
+        else:
+            self._refused_in_a_row = 0
 
     def _write(self, changes: pl.DataFrame, after: Position, begun: int | None = None) -> None:
         """Write changes in one transaction, or in several where rows are refused; `begun` with a snapshot's rows."""
@@ -179,7 +201,17 @@ class _Opened:
         self, after: Position, changes: pl.DataFrame, refused: Sequence[Refusal] = (), healed: Sequence[str] = ()
     ) -> None:
         completes = self._is_beginning and after.snapshot_id is None
-        batch = Batch(self.position, after, changes, self._begins, completes, refused, healed, self.retired)
+        kinds = {"begins": self._begins, "completes": completes, "forced": self._is_forced}
+        batch = Batch(
+            self.position,
+            after,
+            changes,
+            **kinds,
+            refused=refused,
+            healed=healed,
+            retired=self.retired,
+            suppressed=self._left_out,
+        )
         try:
             self._sink.write(batch)
         except RefusedRowsError as error:
@@ -190,6 +222,10 @@ class _Opened:
         self._begins = False
         self.position = batch.after
         self.refused.difference_update(batch.healed)
+        self._told.batches += 1
+        self._told.suppressed += self._left_out
+        self._told.forced += len(batch.changes) if self._is_forced else 0
+        self._left_out = 0
         self._told.sent.update(dict(batch.changes["_change_type"].value_counts().iter_rows()))
         self._tell()
 
@@ -202,9 +238,3 @@ class _Opened:
     def _tell(self) -> None:
         self._told.version = self.position.version if self.position else 0
         self._told.refused = len(self.refused)
-
-
-def _may_pass(error: BaseException) -> bool:
-    if isinstance(error, SinkError):
-        return not error.lasting
-    return isinstance(error, ConflictError) and not isinstance(error, SinkTakenError)

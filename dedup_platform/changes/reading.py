@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import polars as pl
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
 from dedup_platform.changes.batches import ORDINAL, VERSION
+from dedup_platform.changes.choice import Choice
 from dedup_platform.errors import ConflictError
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.feed_files import Change, feed_files, in_turns
@@ -23,6 +25,8 @@ from dedup_platform.sinks import Position
 from dedup_platform.stream import Stream
 
 _ALL = 2**63 - 1
+BEFORE_ALL = Position("", 0)
+"""Before the first version of any feed."""
 FRESH = -1
 """The ordinal of a beginning of which nothing is written yet."""
 
@@ -89,9 +93,7 @@ class FeedReader:
 
         The sink has got all that is published.
         """
-        feed = feed_position(self.lake.catalog.load_table(self.stream.name, tables.FEED_OF[self.table]))
-        loaded = self.lake.catalog.load_table(self.stream.name, self.table)
-        snapshot = loaded.snapshot_by_id(feed.up_to or 0) or head(loaded)
+        loaded, snapshot = self._published()
         files = TableFiles.of(loaded, self.lake.catalog.file_properties(loaded))
         names = tables.column_names(self.stream, self.table)
         wanted = pl.DataFrame([json.loads(each) for each in keys], schema=list(key), orient="row")
@@ -104,6 +106,51 @@ class FeedReader:
         gone = wanted.join(found, on=list(key), how="anti").with_columns(_change_type=pl.lit(DELETE))
         commit = _commit(at.version, snapshot)
         return pl.concat([found, gone], how="diagonal").with_columns(pl.lit(0, pl.Int64).alias(ORDINAL), **commit)
+
+    def again(self, choice: Choice, key: Sequence[str], at: Position) -> Iterator[pl.DataFrame]:
+        """Chosen rows as changes of a position's version: inserts, then deletes of those that are gone.
+
+        The sink has got all that is published. Reads the files that may hold such rows, and the whole feed: it knows
+        what is gone.
+        """
+        loaded, snapshot = self._published()
+        commit, number, there = _commit(at.version, snapshot), 0, [self.nothing().select(key)]
+        for changes in self._chosen(choice, loaded, snapshot):
+            there.append(changes.select(key))
+            yield _numbered(changes, number).with_columns(**commit)
+            number += len(changes)
+        gone = self._gone(choice, key).join(pl.concat(there), on=list(key), how="anti")
+        if choice.is_of_sessions:
+            told = {*gone["session_id"], *(each for frame in there for each in frame["session_id"])}
+            unknown = pl.DataFrame({"session_id": sorted(choice.sessions - told)}, schema={"session_id": pl.String})
+            gone = pl.concat([gone, unknown.with_columns(_change_type=pl.lit(DELETE))], how="diagonal")
+        if len(gone):
+            yield _numbered(gone, number).with_columns(**commit)
+
+    def _chosen(self, choice: Choice, loaded: Table, snapshot: Snapshot) -> Iterator[pl.DataFrame]:
+        """The rows of a snapshot that are chosen, as inserts."""
+        files = TableFiles.of(loaded, self.lake.catalog.file_properties(loaded))
+        names, fits = tables.column_names(self.stream, self.table), choice.fits(self.stream, self.table)
+        scan = loaded.scan(choice.prunes(self.stream, self.table), snapshot_id=snapshot.snapshot_id)
+        for task in scan.plan_files():
+            for batch in map(frame_of, files.batches(task.file, names)):
+                if len(chosen := batch.filter(fits)):
+                    yield insertion(chosen, self.stream, self.table)
+
+    def _gone(self, choice: Choice, key: Sequence[str]) -> pl.DataFrame:
+        """The last change of each row that was chosen and is there no more."""
+        found, fits = self.nothing(), choice.fits(self.stream, self.table)
+        for changes in self.changes(BEFORE_ALL):
+            newest = changes.unique(list(key), keep="last", maintain_order=True)
+            deleted = newest.filter((pl.col("_change_type") == DELETE) & fits)
+            found = pl.concat([found.join(newest, on=list(key), how="anti"), deleted], how="diagonal_relaxed")
+        return found
+
+    def _published(self) -> tuple[Table, Snapshot]:
+        """The table, and the snapshot of it that its feed has come to: the newest one, if that is gone."""
+        feed = feed_position(self.lake.catalog.load_table(self.stream.name, tables.FEED_OF[self.table]))
+        loaded = self.lake.catalog.load_table(self.stream.name, self.table)
+        return loaded, loaded.snapshot_by_id(feed.up_to or 0) or head(loaded)
 
     def nothing(self) -> pl.DataFrame:
         """Changes with all columns, and none of them."""
@@ -129,6 +176,10 @@ class FeedReader:
                 changes = insertion(frame_of(batch), self.stream, self.table).with_columns(numbers, **commit)
                 yield changes.filter(pl.col(ORDINAL) >= wanted)
                 first += batch.num_rows
+
+
+def _numbered(changes: pl.DataFrame, first: int) -> pl.DataFrame:
+    return changes.with_columns(pl.int_range(first, first + len(changes), dtype=pl.Int64).alias(ORDINAL))
 
 
 def _commit(version: int, snapshot: Snapshot) -> dict[str, pl.Expr]:

@@ -10,7 +10,16 @@ import typer
 
 from dedup_platform import tables
 from dedup_platform.cli import output, rejected, sources, values
-from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, err, for_each, out
+from dedup_platform.cli.deployment import (
+    Deployment,
+    JsonOption,
+    StreamArgument,
+    StreamsOption,
+    err,
+    for_each,
+    ordinals,
+    out,
+)
 from dedup_platform.cli.exits import NOT_EQUAL
 from dedup_platform.cli.export import EXPORTED, STDOUT, WRITERS, export as write_rows
 from dedup_platform.cli.process import ON_INTERRUPT, run_to_its_end
@@ -221,9 +230,9 @@ def redecode(
     """Decode the events of some partitions again, after a correction of `fields`; the next run repairs what changed."""
     deployment = Deployment.of(streams)
     [chosen] = deployment.chosen(stream)
-    ordinals = _ordinals(chosen, partitions)
+    chosen_partitions = ordinals(chosen, partitions)
     with shown(err, f"{stream}: decoding {partitions} again", None):
-        outcome = deployment.platform().rejected.redecode(stream, ordinals)
+        outcome = deployment.platform().rejected.redecode(stream, chosen_partitions)
     rejected.print_outcome(chosen, outcome, as_json)
 
 
@@ -250,18 +259,6 @@ def run_connect_server(
     err.print(f"DEDUP_PLATFORM_SPARK_REMOTE={connect_server.address(port)} uses this server, process {os.getpid()}")
     program, *arguments = connect_server.command(settings)
     os.execve(program, [program, *arguments], environment)
-
-
-def _ordinals(stream: Stream, keys: str) -> range:
-    """The partitions of `FIRST..LAST`, or of one key alone."""
-    first, _, last = keys.partition("..")
-    try:
-        ends = [stream.partitions.ordinal_of(key) for key in (first, last or first)]
-    except ValueError as error:
-        raise typer.BadParameter(f"{keys}: {error}; write FIRST..LAST or one key") from None
-    if ends[0] > ends[1]:
-        raise typer.BadParameter(f"{keys}: the first partition comes after the last one")
-    return range(ends[0], ends[1] + 1)
 
 
 def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> None:

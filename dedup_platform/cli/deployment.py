@@ -100,3 +100,15 @@ class Deployment:
         if stream.source.kind != kind:
             raise typer.BadParameter(f"{name} has a source of kind {stream.source.kind}; this is about kind {kind}")
         return stream
+
+
+def ordinals(stream: Stream, keys: str) -> range:
+    """The partitions of `FIRST..LAST`, or of one key alone."""
+    first, _, last = keys.partition("..")
+    try:
+        ends = [stream.partitions.ordinal_of(key) for key in (first, last or first)]
+    except ValueError as error:
+        raise typer.BadParameter(f"{keys}: {error}; write FIRST..LAST or one key") from None
+    if ends[0] > ends[1]:
+        raise typer.BadParameter(f"{keys}: the first partition comes after the last one")
+    return range(ends[0], ends[1] + 1)

@@ -1,5 +1,6 @@
 """Writes a table's current rows to one file, one data file after the other, so that memory stays small. No Spark."""
 
+import json
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -15,13 +16,14 @@ from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.table import DataScan
 
 from dedup_platform import tables
+from dedup_platform.changes.reading import BEFORE_ALL, FeedReader
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.platform import Platform
 from dedup_platform.replay.rejected import COLUMNS, REJECTED_EVENTS
 
 STDOUT = Path("-")
-EXPORTED = (*tables.ALL, tables.SESSION_ALIASES, REJECTED_EVENTS)
-"""What can be written: the tables, and the rejected records as if they were one."""
+EXPORTED = (*tables.ALL, *tables.FOLLOWER_OF.values(), tables.AUDIT, REJECTED_EVENTS)
+"""What can be written: the tables, what follows them, and the rejected records as if they were a table."""
 
 
 class _Writer(Protocol):
@@ -32,15 +34,17 @@ class _Writer(Protocol):
 def export(platform: Platform, stream: str, table: str, to: Path, told: Callable[[int], None] = lambda _: None) -> int:
     """Write the rows to `to`, a .csv or .parquet file or `-` for csv on standard output; returns how many there are.
 
-    A file appears under its name only when it is whole. In csv, structs become columns like `first_arrived.source`
-    and binary columns base64. `told` is called with the rows written so far. KeyError for another ending.
+    A file appears under its name only when it is whole. In csv, structs become columns like `first_arrived.source`,
+    binary columns base64, lists JSON. Changes of a feed are in their order. `told` is called with the rows written so
+    far. KeyError for another ending.
     """
     rows = 0
     scan = _scan(platform, stream, table)
     schema = schema_to_pyarrow(scan.projection(), include_field_ids=False)
     with _destination(to) as (writer_of, file):
         writer = writer_of(file, schema)
-        for batch in _batches(scan, schema):
+        is_feed = table in tables.FOLLOWED
+        for batch in _changes(platform, stream, table, schema) if is_feed else _batches(scan, schema):
             writer.write_table(batch)
             rows += len(batch)
             told(rows)
@@ -66,6 +70,12 @@ def _batches(scan: DataScan, schema: pa.Schema) -> Iterator[pa.Table]:
         reader = ArrowScan(scan.table_metadata, scan.io, scan.projection(), AlwaysTrue())
         for batch in reader.to_record_batches([task]):
             yield pa.Table.from_batches([batch]).cast(schema)
+
+
+def _changes(platform: Platform, stream: str, feed: str, schema: pa.Schema) -> Iterator[pa.Table]:
+    """All changes of a feed, in their order."""
+    reader = FeedReader(platform.lake, platform.stream(stream), tables.FOLLOWED[feed], sink="")
+    return (changes.to_arrow().select(schema.names).cast(schema) for changes in reader.changes(BEFORE_ALL))
 
 
 @contextmanager
@@ -103,6 +113,9 @@ def _flat(table: pa.Table) -> pa.Table:
         if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
             values = [None if value is None else b64encode(value).decode() for value in flat.column(i).to_pylist()]
             flat = flat.set_column(i, field.name, pa.array(values, pa.string()))
+        elif pa.types.is_list(field.type) or pa.types.is_large_list(field.type):
+            texts = [None if value is None else json.dumps(value) for value in flat.column(i).to_pylist()]
+            flat = flat.set_column(i, field.name, pa.array(texts, pa.string()))
     return flat
 
 

@@ -15,6 +15,7 @@ from dedup_platform.cli.values import beginning, record_value
 from dedup_platform.demo import Score
 from dedup_platform.ingest import PartitionOffsets
 from dedup_platform.maintenance.upkeep import Upkeep
+from dedup_platform.orchestration.publish import saved
 from dedup_platform.planning.circuit_breaker import sentence
 from dedup_platform.planning.planner import StaleCell, TablePlan
 from dedup_platform.platform import Status
@@ -94,11 +95,37 @@ def print_status(console: Console, statuses: Iterable[Status]) -> None:
         if status.tables:
             console.print(table)
             console.print(f"  {_progress(status)}", markup=False)
+        _print_followers(console, status)
+        if status.audit:
+            console.print(f"  so far {saved(status.audit)}", markup=False)
         reasons = waiting.reasons if waiting else ()
         for path, reason in reasons[:SHOWN]:
             console.print(f"  {path}: {reason}", markup=False)
         if len(reasons) > SHOWN:
             console.print(f"  and {len(reasons) - SHOWN:,} more files that are left alone")
+
+
+def _print_followers(console: Console, status: Status) -> None:
+    """How far feeds and sinks have come, and what is wrong with them."""
+    for feed in status.feeds:
+        behind = ", and its table has newer commits" if feed.is_behind else ""
+        console.print(f"  {feed.feed}: version {feed.version:,}{behind}")
+    table = _table("sink", "follows", "version#", "behind#", "refused#", "sent#", "suppressed#", "forced#", "moved")
+    for sink in status.sinks:
+        version = "-" if sink.version is None else f"{sink.version:,}"
+        behind = "begins" if sink.is_beginning else "-" if sink.behind is None else f"{sink.behind:,}"
+        totals = sink.totals
+        numbers = [f"{each:,}" for each in (sink.refused, totals.sent, totals.suppressed + totals.known, totals.forced)]
+        table.add_row(
+            sink.sink, sink.follows, version, behind, *numbers, moment(sink.moved_at) if sink.moved_at else "-"
+        )
+    if status.sinks:
+        console.print(table)
+    for sink in status.sinks:
+        if sink.trouble:
+            console.print(f"  sink {sink.sink}: {sink.trouble}", markup=False)
+        if sink.health.state != "normal":
+            console.print(f"  {sentence(sink.health, f'sink {sink.sink}')}", markup=False)
 
 
 def print_upkeep(console: Console, done: Mapping[str, Sequence[Upkeep]]) -> None:

@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from dedup_platform.changes import Published
+from dedup_platform.changes import Choice, Published
 from dedup_platform.cli import values
-from dedup_platform.cli.deployment import Deployment, JsonOption, Outcome, StreamsOption, for_each, out
+from dedup_platform.cli.deployment import Deployment, JsonOption, Outcome, StreamsOption, for_each, ordinals, out
 from dedup_platform.orchestration.publish import sentence, told
 from dedup_platform.stream import Stream
+from dedup_platform.tables import SESSIONS
 
 
 def publish(
@@ -17,12 +18,21 @@ def publish(
     stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Only this stream.")] = None,
     sink: Annotated[str | None, typer.Option("--sink", metavar="NAME", help="Only the sinks of this name.")] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Also try rows again that a store refused.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also send rows again as they are now: those named below, or all.")
+    ] = False,
+    entity: Annotated[list[str] | None, typer.Option("--entity", metavar="ID", help="Of this entity.")] = None,
+    partition: Annotated[
+        list[str] | None, typer.Option("--partition", metavar="KEY", help="Of this partition, or FIRST..LAST.")
+    ] = None,
+    session: Annotated[list[str] | None, typer.Option("--session", metavar="ID", help="Of this session.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Bring feeds and sinks up to date with the tables; `run` and the sensors do it by themselves."""
     deployment = Deployment.of(streams)
     platform = deployment.platform()
     chosen = deployment.chosen(stream)
+    again = _choice(deployment, (stream, sink), force, (entity or [], partition or [], session or []))
     if sink and not any(sink in each.publish.sinks for each in chosen):
         raise typer.BadParameter(f"no stream that was chosen has a sink named {sink}", param_hint="--sink")
     feeds = for_each(chosen, lambda each: platform.publish_changes(each.name))
@@ -32,7 +42,7 @@ def publish(
         for name in _sinks(each, sink):
             # A sink that is down holds no other one back.
             try:
-                written.setdefault(each.name, []).append(platform.publish(each.name, name, retry))
+                written.setdefault(each.name, []).append(platform.publish(each.name, name, retry, again))
             except Exception as error:
                 failures.append(error)
     if as_json:
@@ -46,6 +56,26 @@ def publish(
 
 def _sinks(stream: Stream, only: str | None) -> list[str]:
     return [name for name in stream.publish.sinks if only in (None, name)]
+
+
+def _choice(
+    deployment: Deployment, place: tuple[str | None, str | None], force: bool, named: tuple[list[str], ...]
+) -> Choice | None:
+    """The rows that `--force` is about; None without it."""
+    entities, partitions, sessions = named
+    if not force:
+        if any(named):
+            raise typer.BadParameter("--entity, --partition and --session say which rows --force sends again")
+        return None
+    name, sink = place
+    if name is None or sink is None:
+        raise typer.BadParameter("say by --stream and --sink what it is sent to", param_hint="--force")
+    [stream] = deployment.chosen(name)
+    follows = stream.publish.sinks[sink].follows if sink in stream.publish.sinks else SESSIONS
+    if sessions and follows != SESSIONS:
+        raise typer.BadParameter(f"{sink} follows {follows}", param_hint="--session")
+    chosen = (ordinal for keys in partitions for ordinal in ordinals(stream, keys))
+    return Choice(frozenset(entities), frozenset(chosen), frozenset(sessions))
 
 
 def _value(feeds: list[Any], sinks: list[Published]) -> dict[str, Any]:

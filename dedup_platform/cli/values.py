@@ -10,7 +10,7 @@ from typing import Any
 from dedup_platform.lake.points import Point
 from dedup_platform.planning.circuit_breaker import Circuit
 from dedup_platform.planning.planner import TablePlan
-from dedup_platform.platform import Status
+from dedup_platform.platform import SinkStatus, Status
 from dedup_platform.replay.rejected import Outcome, ReasonCount, RejectedRecord
 from dedup_platform.stream import Stream
 
@@ -51,6 +51,9 @@ def status_value(status: Status) -> dict[str, Any]:
         "health": _health(status.health),
         "switched_off": list(status.switched_off),
         # As text: a snapshot id has more digits than the numbers of most readers of JSON.
+        "feeds": [asdict(feed) for feed in status.feeds],
+        "sinks": [_sink(sink) for sink in status.sinks],
+        "audit": dict(status.audit),
         "tables": {table.table: asdict(table) | {"snapshot_id": str(table.snapshot_id)} for table in status.tables},
     }
 
@@ -85,6 +88,11 @@ def outcome_value(stream: Stream, outcome: Outcome) -> dict[str, Any]:
     snapshot_id = None if outcome.snapshot_id is None else str(outcome.snapshot_id)
     counts = {"accepted": outcome.accepted, "rejected": outcome.rejected, "altered": outcome.altered}
     return {"snapshot_id": snapshot_id, **counts, "cells": len(outcome.cells), "partitions": partitions}
+
+
+def _sink(sink: SinkStatus) -> dict[str, Any]:
+    moved_at = sink.moved_at.isoformat() if sink.moved_at else None
+    return asdict(sink) | {"moved_at": moved_at, "health": _health(sink.health)}
 
 
 def _health(health: Circuit) -> dict[str, Any]:

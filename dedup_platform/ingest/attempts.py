@@ -5,9 +5,6 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
-from random import random
-
-from tenacity import Retrying, retry_if_exception
 
 from dedup_platform.errors import (
     ConservationError,
@@ -23,9 +20,9 @@ from dedup_platform.errors import (
 from dedup_platform.ingest.ingest import Ingest
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake.commits import Commit
-from dedup_platform.ledger import Health
-from dedup_platform.planning import circuit_breaker
-from dedup_platform.planning.circuit_breaker import NORMAL, BreakerPolicy, Circuit, Failure, Kind
+from dedup_platform.ledger import Health, Tries
+from dedup_platform.planning.circuit_breaker import NORMAL, Circuit, Failure, Kind
+from dedup_platform.retries import retry_while
 from dedup_platform.stream import Stream
 
 _LOG = logging.getLogger(__name__)
@@ -50,16 +47,12 @@ class Attempts:
 
     def health(self, stream: Stream) -> Circuit:
         """How the ingest fares."""
-        return circuit_breaker.believed(self._health.of(stream.name), _policy(stream), self._clock())
+        return self._tries(stream).circuit()
 
     def ingest(self, stream: Stream, batches: Callable[[], Iterable[Commit]], patient: bool) -> list[Commit]:
         """The commits of all batches. `patient` tries again, after pauses, for as long as the ingest is retrying."""
         commits: list[Commit] = []
-        tries = Retrying(
-            retry=retry_if_exception(lambda error: patient and self._may_pass(stream, error)),
-            wait=lambda _: self._pause(stream),
-            reraise=True,
-        )
+        tries = retry_while(lambda error: patient and self._may_pass(stream, error), self._tries(stream).pause)
         tries(self._ingest_once, stream, batches, commits)
         return commits
 
@@ -69,7 +62,7 @@ class Attempts:
         A source where nothing waits has nothing left to fail: the ingest is normal.
         """
         known = self.health(stream)
-        if known != NORMAL and not circuit_breaker.is_due(known, self._evidence(stream), self._clock()):
+        if known != NORMAL and not self._tries(stream).is_due(known, self._evidence(stream)):
             return None
         try:
             waiting = ask()
@@ -86,9 +79,7 @@ class Attempts:
 
     def note(self, stream: Stream, kind: Kind, reason: str, batch: str | None = None) -> None:
         """Count a try that failed."""
-        failure = Failure(kind, reason, self._evidence(stream), batch)
-        policy, now, jitter = _policy(stream), self._clock(), random()
-        self._health.change(stream.name, lambda before: circuit_breaker.failed(before, failure, policy, now, jitter))
+        self._tries(stream).note_failure(Failure(kind, reason, self._evidence(stream), batch))
 
     def _ingest_once(self, stream: Stream, batches: Callable[[], Iterable[Commit]], commits: list[Commit]) -> None:
         try:
@@ -112,7 +103,10 @@ class Attempts:
         return isinstance(error, Exception) and self.health(stream).state == "retrying"
 
     def _note_success(self, stream: Stream) -> None:
-        self._health.change(stream.name, lambda _: NORMAL)
+        self._tries(stream).note_success()
+
+    def _tries(self, stream: Stream) -> Tries:
+        return Tries(self._health, stream.name, stream.retries, self._clock)
 
     def _evidence(self, stream: Stream) -> str:
         """Another text as soon as the stream file changed, or more was read or accepted."""
@@ -126,15 +120,6 @@ class Attempts:
         except Exception:
             # What makes the tables' facts unreadable is what failed; once they can be read, this is another text.
             return ""
-
-    def _pause(self, stream: Stream) -> float:
-        """Seconds until the next try of an ingest that is retrying."""
-        now = self._clock()
-        return max(0.0, ((self.health(stream).next_try or now) - now).total_seconds())
-
-
-def _policy(stream: Stream) -> BreakerPolicy:
-    return BreakerPolicy(**stream.retries.model_dump())
 
 
 def _kind(error: Exception) -> Kind:

@@ -16,9 +16,10 @@ from pyiceberg.types import StringType
 
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError
+from dedup_platform.lake.append_only import MAIN
 from dedup_platform.lake.beside import add_missing_columns, create_beside
 from dedup_platform.lake.catalog import Catalog
-from dedup_platform.lake.feeds import MAIN, feed_position
+from dedup_platform.lake.feeds import feed_position
 from dedup_platform.lake.overwrite import Overwrite
 from dedup_platform.lake.publishing import prefixed, retry_commit
 from dedup_platform.lake.receipts import SummaryValues

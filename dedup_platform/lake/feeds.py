@@ -5,18 +5,12 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot
-from pyiceberg.transforms import DayTransform
+from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform import tables
-from dedup_platform.errors import ConflictError
-from dedup_platform.lake.beside import add_missing_columns, create_beside
+from dedup_platform.lake.append_only import AppendOnlyTable
 from dedup_platform.lake.catalog import Catalog
-from dedup_platform.lake.overwrite import Overwrite
-from dedup_platform.lake.publishing import prefixed, retry_commit
-from dedup_platform.lake.receipts import SummaryValues
 from dedup_platform.lake.snapshots import (
     ancestry,
     changes,
@@ -27,12 +21,7 @@ from dedup_platform.lake.snapshots import (
     since,
     summary,
 )
-from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.stream import Stream
-
-MAIN = "main"
-FILE_BYTES = 64 * 2**20
-"""Files that upkeep makes of several are about so large: who reads a feed reads them whole."""
 
 
 @dataclass(frozen=True)
@@ -58,61 +47,22 @@ class Step:
     """The snapshot before is not known any more: what went is what the feed itself says was there."""
 
 
-class FeedTable:
+class FeedTable(AppendOnlyTable):
     """The changes of one table of a stream."""
 
     def __init__(self, catalog: Catalog, stream: Stream, table: str) -> None:
-        self.catalog = catalog
-        self.stream = stream
-        self.name = tables.FEED_OF[table]
+        super().__init__(catalog, stream, tables.FEED_OF[table])
 
     def prepare(self) -> FeedPosition:
         """Create the table if it is not there, and give it the columns that it lacks; returns how far it has come."""
-        if self.catalog.load(self.stream.name, self.name) is None:
-            size = {"write.target-file-size-bytes": str(FILE_BYTES)}
-            create_beside(self.catalog, self.stream, self.name, self._by_day(), size)
-        add_missing_columns(self.catalog, self.stream, self.name)
-        return feed_position(self._load())
+        return feed_position(self.create())
 
-    def files(self) -> TableFiles:
-        """What it takes to read and write its files."""
-        loaded = self._load()
-        return TableFiles.of(loaded, self.catalog.file_properties(loaded))
-
-    def live(self) -> list[DataFile]:
-        """Its files as they are now."""
-        loaded = self._load()
-        return live_files(loaded, head(loaded))
-
-    @retry_commit
     def append(self, position: FeedPosition, files: Sequence[DataFile], up_to: int, version: int) -> int:
         """Add versions up to this one, after which the feed has come `up_to`; returns the new snapshot.
 
         Raises ConflictError if it is no longer at this position: somebody else went on from there.
         """
-        table = self._load()
-        if head(table).snapshot_id != position.base:
-            raise ConflictError(
-                f"{self.stream.name}.{self.name}: another process published changes first; nothing was written. "
-                "Run again."
-            )
-        told: SummaryValues = {"up-to": str(up_to), "version": str(version)}
-        with (
-            table.transaction() as transaction,
-            Overwrite(transaction, MAIN, prefixed(told), Operation.APPEND) as write,
-        ):
-            for file in files:
-                write.append_data_file(file)
-        # Not what is newest now: that may be another process's.
-        return write.snapshot_id
-
-    def _by_day(self) -> PartitionSpec:
-        column = tables.PARTITION_TIME[self.name]
-        field = tables.iceberg_schema(tables.columns(self.stream, self.name)).find_field(column).field_id
-        return PartitionSpec(PartitionField(field, 1000, DayTransform(), f"{column}_day"))
-
-    def _load(self) -> Table:
-        return self.catalog.load_table(self.stream.name, self.name)
+        return self.add(position.base, files, {"up-to": str(up_to), "version": str(version)})
 
 
 def feed_position(feed: Table) -> FeedPosition:

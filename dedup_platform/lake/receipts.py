@@ -40,6 +40,7 @@ SummaryKey = Literal[
     "version",
     "feed",
     "ordinal",
+    "totals",
 ]
 """What the summary of a snapshot tells of ours, each with a prefix.
 
@@ -47,7 +48,8 @@ SummaryKey = Literal[
 `duplicates-snapshot` is what events are paired with, `copied-from` the snapshot of which a change of the number of
 buckets made copies. Of a feed, `up-to` is the snapshot of its table that it has followed to, `version` its last one.
 Of what is made of a feed, `feed` is the feed's own id, `version` the last one that it has, and `ordinal` the last
-change of that one, if it has not got all of it.
+change of that one, if it has not got all of it. Of
+`audit`, `up-to` says of each table how far its commits are counted, and `totals` what they come to, as JSON.
 """
 SummaryValues = dict[SummaryKey, str]
 """Of a commit: key of its summary -> value."""

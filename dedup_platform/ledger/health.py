@@ -1,4 +1,4 @@
-"""Where the state of each stream's ingest is kept: beside the facts of the ledger, and no part of their fold.
+"""Where the state of each stream's ingest, and of each of its sinks, is kept: no part of the fold of the facts.
 
 It is what lately happened, and follows from no table: who deletes it loses nothing but the pauses between tries.
 """
@@ -30,7 +30,7 @@ HEALTH = sa.Table(
 
 
 class Health:
-    """One row for each stream whose ingest is not normal."""
+    """One row for each ingest that is not normal, by its stream's name, and for each such sink, by `stream/sink`."""
 
     def __init__(self, engine: Callable[[], sa.Engine]) -> None:
         self._engine = engine

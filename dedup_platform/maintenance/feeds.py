@@ -14,13 +14,13 @@ from dedup_platform.maintenance.upkeep import Upkeep, extent
 from dedup_platform.planning.moments import EPOCH
 from dedup_platform.retries import retry_on_conflict
 from dedup_platform.stream import Stream
-from dedup_platform.tables import FOLLOWED
+from dedup_platform.tables import FOLLOWED, MEASURED
 
 DAY = timedelta(days=1)
 
 
 def maintain_feed(lake: Lakehouse, stream: Stream, feed: str, now: datetime) -> Upkeep | None:
-    """Look after one feed, or what is made of one; None if it has not begun."""
+    """Look after one feed, what is made of one, or the audit; None if it has not begun."""
     if lake.catalog.load(stream.name, feed) is None:
         return None
     started = time.monotonic()
@@ -58,5 +58,5 @@ def _compact(lake: Lakehouse, stream: Stream, feed: str, now: datetime) -> int:
     firsts = [stream.partitions.ordinal(EPOCH + day * DAY) for day in sorted(over)]
     partitions = [first + each for first in firsts for each in range(DAY // stream.partitions.length)]
     # Whoever reads a feed holds what overlaps in memory, to have it in order.
-    order = ("_commit_version", "_change_ordinal")
+    order = MEASURED[feed]
     return procedures.compact_files(lake, stream, feed, partitions, sorted_by=order) if partitions else 0

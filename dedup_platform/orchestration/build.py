@@ -7,7 +7,7 @@ from itertools import chain
 import dagster as dg
 
 from dedup_platform.orchestration.assets import stream_assets
-from dedup_platform.orchestration.feeds import feed_assets, publish_job, unpublished_sensor
+from dedup_platform.orchestration.feeds import audit_asset, feed_assets, publish_job, unpublished_sensor
 from dedup_platform.orchestration.jobs import ingest_job, repair_job, unlisted_job
 from dedup_platform.orchestration.maintenance import maintenance_job, maintenance_schedule
 from dedup_platform.orchestration.rejected import rejected_asset, rejected_check
@@ -29,7 +29,7 @@ def build_definitions(
     assets = [
         each
         for stream in streams.values()
-        for each in (*stream_assets(stream), *feed_assets(stream), *sink_assets(stream))
+        for each in (*stream_assets(stream), *feed_assets(stream), audit_asset(stream), *sink_assets(stream))
     ]
     resources = {"spark": spark_resource(settings), "platform": platform_resource(settings, streams, clock)}
     repairs = {name: (repair_job(stream), unlisted_job(stream, resources)) for name, stream in streams.items()}

@@ -14,7 +14,7 @@ from dedup_platform import tables
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.metadata import asset_key
 from dedup_platform.orchestration.pools import pool
-from dedup_platform.orchestration.publish import numbers, sentence
+from dedup_platform.orchestration.publish import counted, numbers, saved, sentence
 from dedup_platform.planning.triage import paused_until
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
@@ -32,11 +32,31 @@ def feed_assets(stream: Stream) -> list[dg.AssetsDefinition]:
     return [_asset(stream, table) for table in tables.followers_of(stream)]
 
 
+def audit_asset(stream: Stream) -> dg.AssetsDefinition:
+    """What the commits of one stream came to. Runs count their own when they have written the last table."""
+
+    @dg.asset(
+        key=asset_key(stream, tables.AUDIT),
+        deps=[asset_key(stream, table) for table in (*tables.all_of(stream), *tables.feeds_of(stream).values())],
+        description="What each commit came to: records, copies, cells left as they were, changes that matter to none.",
+        group_name=stream.name,
+        kinds={"iceberg"},
+        pool=pool(stream, tables.AUDIT),
+    )
+    def body(context: dg.AssetExecutionContext, platform: dg.ResourceParam[Platform]) -> dg.MaterializeResult:
+        done = platform.audit(stream.name)
+        context.log.info(saved(done.counts))
+        return dg.MaterializeResult(metadata=counted(done))
+
+    return body
+
+
 def publish_job(stream: Stream) -> Any:  # Dagster does not publish the type
     """Bring all feeds of a stream up to the newest commits."""
+    feeds = tables.followers_of(stream).values()
     return dg.define_asset_job(
         runs.publish_job_name(stream),
-        selection=dg.AssetSelection.assets(*(asset_key(stream, feed) for feed in tables.followers_of(stream).values())),
+        selection=dg.AssetSelection.assets(*(asset_key(stream, table) for table in (*feeds, tables.AUDIT))),
         description=f"Publish what commits of {stream.name} changed and no version tells yet.",
         executor_def=dg.in_process_executor,
         tags={runs.STREAM: stream.name},
@@ -71,15 +91,23 @@ def request(
     instance: dg.DagsterInstance, stream: Stream, job: str, waits: str, now: datetime
 ) -> dg.RunRequest | dg.SkipReason:
     """Ask for a run of a job that publishes, unless one is at work, or the last ones failed a short while ago."""
-    runs.fail_dead_runs(instance)
-    if run_id := runs.run_in_work(instance, job):
-        return dg.SkipReason(f"{waits}; run {run_id[:8]} publishes what it finds")
+    asked = ask(instance, stream, job, waits)
     ended = runs.ended(instance, job)
     failed = list(takewhile(lambda run: run.status == dg.DagsterRunStatus.FAILURE, ended))
-    if due := paused_until([run.at for run in failed], now):
+    due = paused_until([run.at for run in failed], now)
+    if due and isinstance(asked, dg.RunRequest):
         return dg.SkipReason(
             f"{waits}; {len(failed)} runs in a row failed, the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
         )
+    return asked
+
+
+def ask(instance: dg.DagsterInstance, stream: Stream, job: str, waits: str) -> dg.RunRequest | dg.SkipReason:
+    """Ask for a run of a job that publishes, unless one is at work."""
+    runs.fail_dead_runs(instance)
+    if run_id := runs.run_in_work(instance, job):
+        return dg.SkipReason(f"{waits}; run {run_id[:8]} publishes what it finds")
+    ended = runs.ended(instance, job, most=1)
     return dg.RunRequest(run_key=f"{stream.name}/{job}/after {ended[0].run_id if ended else 'none'}")
 
 

@@ -1,9 +1,11 @@
 """What a run changed in a table, published in the same run."""
 
+from collections.abc import Mapping
+
 import dagster as dg
 
 from dedup_platform import tables
-from dedup_platform.changes import FeedCommit, Published
+from dedup_platform.changes import Audited, FeedCommit, Published
 from dedup_platform.orchestration.metadata import Context, asset_key
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
@@ -15,6 +17,7 @@ def publish(context: Context, platform: Platform, stream: Stream, table: str) ->
     The table itself is written by now. What fails here fails no run: the sensor finds what is not published, and its
     own runs say what is wrong.
     """
+    last = table
     for follower in tables.followers(table):
         try:
             done = platform.publish_changes(stream.name, [table])
@@ -26,6 +29,20 @@ def publish(context: Context, platform: Platform, stream: Stream, table: str) ->
                 context.log.info(sentence(each))
                 context.log_event(dg.AssetMaterialization(asset_key(stream, each.feed), metadata=numbers(each)))
         table = follower
+    if last == tables.derived(stream)[-1]:
+        _audit(context, platform, stream)
+
+
+def _audit(context: Context, platform: Platform, stream: Stream) -> None:
+    """Count what the run's commits came to. What fails here is counted by the next run."""
+    try:
+        done = platform.audit(stream.name)
+    except Exception as error:
+        context.log.warning(f"{stream.name}.{tables.AUDIT} is behind and will be written later: {error}")
+        return
+    if done.commits:
+        context.log.info(saved(done.counts))
+        context.log_event(dg.AssetMaterialization(asset_key(stream, tables.AUDIT), metadata=counted(done)))
 
 
 def sentence(done: FeedCommit) -> str:
@@ -42,9 +59,24 @@ def told(done: Published) -> str:
     said = ", ".join(
         [f"{done.sink}: version {done.version}", *(f"{n:,} {kind}" for kind, n in sorted(done.sent.items()))]
     )
-    others = {"suppressed": done.suppressed, "refused": done.refused}
+    others = {"suppressed": done.suppressed, "forced": done.forced, "refused": done.refused}
     besides = ", ".join(f"{number:,} {what}" for what, number in others.items() if number)
     return f"{said}; {besides}" if besides else said
+
+
+def saved(counts: Mapping[str, int]) -> str:
+    """What deduplication came to, for people, stage by stage."""
+    given = {name: f"{counts.get(name, 0):,}" for name in tables.COUNTED}
+    return (
+        "{records_read} records read, {rejected} of them rejected; {copies} copies and {conflicts} conflicts beaten; "
+        "{cells_unchanged} of {cells_checked} checked cells left as they were; {not_downstream} of {changes} changes "
+        "matter to nobody downstream"
+    ).format(**given)
+
+
+def counted(done: Audited) -> dict[str, int]:
+    """The same as the UI plots it: of the commits that were counted, and of all together."""
+    return {"commits": done.commits, **done.counts, **{f"total_{name}": each for name, each in done.totals.items()}}
 
 
 def numbers(done: FeedCommit) -> dict[str, int]:

@@ -126,12 +126,18 @@ def past_ingests(instance: dg.DagsterInstance, stream: Stream, watermark: str) -
 
 def lost_ingests(instance: dg.DagsterInstance, stream: Stream) -> list[dg.DagsterRun]:
     """The latest ingests that ended and could not say how they fared."""
-    ended = (record.dagster_run for record in _ended_ingests(instance, stream, LOST_SEEN))
+    return lost_runs(instance, ingest_job_name(stream))
+
+
+def lost_runs(instance: dg.DagsterInstance, job_name: str) -> list[dg.DagsterRun]:
+    """The latest runs of a job that ended and could not say how what they tried fared."""
+    records = instance.get_run_records(dg.RunsFilter(job_name=job_name, statuses=ENDED), limit=LOST_SEEN)
+    ended = (record.dagster_run for record in records)
     return list(takewhile(lambda run: not {HEALTH, INGESTED} & run.tags.keys(), ended))
 
 
 def health_tags(health: Circuit) -> dict[str, str]:
-    """The tags that say how a stream's ingest fares."""
+    """The tags that say how an ingest or a sink fares."""
     next_try = {NEXT_TRY: health.next_try.isoformat()} if health.next_try else {}
     return {HEALTH: health.state, **next_try}
 

@@ -7,10 +7,11 @@ import dagster as dg
 from dedup_platform import tables
 from dedup_platform.changes import Published
 from dedup_platform.orchestration import runs
-from dedup_platform.orchestration.feeds import request
+from dedup_platform.orchestration.feeds import ask
 from dedup_platform.orchestration.metadata import asset_key
 from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish import told
+from dedup_platform.planning.circuit_breaker import sentence
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.sinks import Position
@@ -59,7 +60,11 @@ def _asset(stream: Stream, name: str) -> dg.AssetsDefinition:
         ],
     )
     def body(context: dg.AssetExecutionContext, platform: dg.ResourceParam[Platform]) -> dg.MaterializeResult:
-        done = platform.publish(stream.name, name)
+        try:
+            done = platform.publish(stream.name, name)
+        finally:
+            health = platform.sinks.health(stream.name, name)
+            context.instance.add_run_tags(context.run.run_id, runs.health_tags(health))
         context.log.info(told(done))
         at = platform.newest_version(stream.name, sink.follows)
         check = dg.AssetCheckResult(
@@ -75,7 +80,7 @@ def _asset(stream: Stream, name: str) -> dg.AssetsDefinition:
 
 def _numbers(done: Published, at: Position | None) -> dict[str, int | str]:
     numbers: dict[str, int | str] = {VERSION: done.version, **done.sent}
-    numbers |= {"suppressed": done.suppressed, "refused": done.refused}
+    numbers |= {"suppressed": done.suppressed, "forced": done.forced, "refused": done.refused}
     return numbers | ({FEED: at.feed} if at else {})
 
 
@@ -97,9 +102,20 @@ def _sensor(stream: Stream, name: str, settings: Settings) -> dg.SensorDefinitio
         if newest is None or has == (newest.feed, newest.version):
             return dg.SkipReason(f"{name} has version {has[1]}" if has else "nothing is published yet")
         waits = f"version {newest.version} waits"
-        return request(context.instance, stream, job, waits, platform.clock())
+        runs.fail_dead_runs(context.instance)
+        _note_lost_runs(context.instance, platform, stream, name)
+        if not platform.sinks.is_due(stream.name, name):
+            return dg.SkipReason(f"{waits}; {sentence(platform.sinks.health(stream.name, name), 'the sink')}")
+        return ask(context.instance, stream, job, waits)
 
     return behind
+
+
+def _note_lost_runs(instance: dg.DagsterInstance, platform: Platform, stream: Stream, name: str) -> None:
+    """Runs that ended before they could say how the sink fared failed, too."""
+    for run in runs.lost_runs(instance, runs.sink_job_name(stream, name)):
+        platform.sinks.note_lost_run(stream.name, name, f"run {run.run_id[:8]} ended before it could say why")
+        instance.add_run_tags(run.run_id, runs.health_tags(platform.sinks.health(stream.name, name)))
 
 
 def _last_told(instance: dg.DagsterInstance, stream: Stream, name: str) -> tuple[str, int] | None:

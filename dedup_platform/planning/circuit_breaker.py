@@ -1,4 +1,4 @@
-"""How a stream's ingest fares and when it is tried again. Pure: what was known + what happened + now -> what is known.
+"""How an ingest or a sink fares and when it is tried again. Pure: what was known + what happened + now -> what is so.
 
     normal ──may pass──> retrying ──max_attempts──> open ─┐
        │                                            ↑     │ cool-down: one probe, and the next cool-down is longer
@@ -47,7 +47,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Circuit:
-    """The state of one stream's ingest. `next_try` is None where nothing is waited for."""
+    """The state of one ingest or sink. `next_try` is None where nothing is waited for."""
 
     state: State = "normal"
     reason: str = ""
@@ -108,12 +108,12 @@ def doubled(first: timedelta, times: int, most: timedelta) -> timedelta:
     return min(first * 2 ** min(times, 16), most)
 
 
-def sentence(circuit: Circuit) -> str:
+def sentence(circuit: Circuit, what: str = "the ingest") -> str:
     """What a person needs to know to act."""
     if circuit.state == "normal":
-        return "the ingest is normal"
+        return f"{what} is normal"
     tries = "1 try" if circuit.attempts == 1 else f"{circuit.attempts} tries"
-    failed = f"the ingest is {circuit.state}: {tries} since {circuit.since:{_SECONDS}} UTC failed, the last one with"
+    failed = f"{what} is {circuit.state}: {tries} since {circuit.since:{_SECONDS}} UTC failed, the last one with"
     then = f"the next try is after {circuit.next_try:{_SECONDS}} UTC" if circuit.next_try else "it waits for a person"
     return f"{failed}: {circuit.reason}; {then}"
 

@@ -1,18 +1,18 @@
 """The whole platform behind one object: what Dagster's assets, the command line and tests call.
 
 What is done to a stream's tables is here; `platform.source` is the door to what it reads, `platform.rejected` to the
-records that could not become events.
+records that could not become events, `platform.sinks` to the copies elsewhere.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.changes import Aliases, FeedCommit, Feeds, Published, Publisher
+from dedup_platform.changes import Aliases, Audit, Audited, Choice, FeedCommit, Feeds, Published, Publisher
 from dedup_platform.changes.reading import newest_position
 from dedup_platform.errors import LostRecordsError, SourceError
 from dedup_platform.ingest import Waiting
@@ -30,8 +30,9 @@ from dedup_platform.planning.planner import Policy, TablePlan
 from dedup_platform.platform.context import Context
 from dedup_platform.platform.points import Points
 from dedup_platform.platform.rejected import EVERY, RejectedRecords
+from dedup_platform.platform.sinks import Sinks
 from dedup_platform.platform.source import Source
-from dedup_platform.platform.status import Status, TableStatus
+from dedup_platform.platform.status import FeedStatus, SinkStatus, Status, TableStatus
 from dedup_platform.recompute.build import Recompute
 from dedup_platform.retries import retry_on_conflict
 from dedup_platform.rules.fingerprints import fingerprint
@@ -40,7 +41,7 @@ from dedup_platform.sinks import Position
 from dedup_platform.stream import KafkaSource, Stream
 from dedup_platform.verification import verify
 
-__all__ = ["EVERY", "Platform", "Status", "TableStatus"]
+__all__ = ["EVERY", "Choice", "FeedStatus", "Platform", "SinkStatus", "Status", "TableStatus"]
 
 
 class Platform(Context):
@@ -59,7 +60,9 @@ class Platform(Context):
         self.points = Points(self)
         self._recompute = Recompute(self.lake, self.ledger)
         self._feeds, self._aliases = Feeds(self.lake), Aliases(self.lake)
+        self._audit = Audit(self.lake)
         self._publisher = Publisher(self.lake, settings)
+        self.sinks = Sinks(self)
         self._maintenance = Maintenance(self.lake, self.ledger)
         self._rebucketing = Rebucketing(self.lake, self.ledger)
 
@@ -104,14 +107,22 @@ class Platform(Context):
         followed = tables.followers_of(definition) if only is None else only
         return [self._follow(definition, table) for table in followed]
 
-    def publish(self, stream: str, sink: str, retry: bool = False) -> Published:
+    def publish(self, stream: str, sink: str, retry: bool = False, again: Choice | None = None) -> Published:
         """Bring one sink, and the feed that it follows, up to the newest commit; SinkError if the store fails.
 
-        With `retry` rows that the store refused are tried again.
+        With `retry` rows that the store refused are tried again; those of `again` are written once more.
         """
         definition = self.stream(stream)
-        self.publish_changes(stream, [definition.publish.sinks[sink].follows])
-        return self._publisher.publish(definition, sink, retry)
+
+        def write(told: Published) -> None:
+            self.publish_changes(stream, [definition.publish.sinks[sink].follows])
+            self._publisher.publish(definition, sink, told, retry, again)
+
+        return self.sinks.publish(stream, sink, write)
+
+    def audit(self, stream: str) -> Audited:
+        """Count in the table `audit` what commits of the stream's tables came to; each is counted once."""
+        return retry_on_conflict(self._audit.follow)(self.stream(stream))
 
     def newest_version(self, stream: str, table: str) -> Position | None:
         """Where a sink is that has got all that the feed of a table tells; None before the feed has begun."""
@@ -125,7 +136,7 @@ class Platform(Context):
         return [*behind, tables.SESSION_CHANGES] if has_old_aliases else behind
 
     def status(self, stream: str) -> Status:
-        """The stream in numbers, from metadata alone."""
+        """The stream in numbers, from metadata and from what its sinks say of themselves."""
         plans = {plan.table: plan for plan in self.plan(stream)}
         reached, key = self._completeness(self.stream(stream), plans.values()), self.stream(stream).partitions.key
         heads = self.ledger.sync(stream)
@@ -158,6 +169,9 @@ class Platform(Context):
             point=self.points.newest(stream),
             watermark=reached.watermark,
             partitions={key(partition): state for partition, state in reached.states.items()},
+            feeds=tuple(self._feeds_status(stream)),
+            sinks=self.sinks.status(stream),
+            audit=self._audit.totals(self.stream(stream)),
         )
 
     def completeness(self, stream: str) -> Completeness:
@@ -179,11 +193,15 @@ class Platform(Context):
             return []
         self.points.drop_old(stream)
         chosen = [table for table in tables.all_of(definition) if only is None or table in only]
+        # What it counts is read from snapshots that may go now.
+        self.audit(stream)
         feeds = (
             maintain_feed(self.lake, definition, each, self.clock()) for t in chosen for each in tables.followers(t)
         )
         done = [self._maintenance.maintain(definition, table, self.clock()) for table in reversed(chosen)]
-        maintained = [*done, *(each for each in feeds if each)]
+        audited = [tables.AUDIT] if tables.RAW_EVENTS in chosen else []
+        counts = (maintain_feed(self.lake, definition, table, self.clock()) for table in audited)
+        maintained = [*done, *(each for each in (*feeds, *counts) if each)]
         if tables.RAW_EVENTS in chosen:
             # The last of all tables: a point of the files as they are now lets go of those that were put together.
             self.points.make_if_possible(stream)
@@ -205,6 +223,12 @@ class Platform(Context):
         stale = {each.cell.partition for plan in plans for each in plan.stale}
         arrivals = self.ledger.arrivals(stream.name)
         return completeness(arrivals, stale, stream.partitions.length, stream.late.grace, self.clock())
+
+    def _feeds_status(self, stream: str) -> Iterator[FeedStatus]:
+        behind = self.unpublished(stream)
+        for table, feed in tables.FEED_OF.items():
+            if newest := self.newest_version(stream, table):
+                yield FeedStatus(feed, newest.version, table in behind)
 
     def _waiting_or_trouble(self, stream: str) -> tuple[Waiting | None, str | None]:
         try:

@@ -1,13 +1,14 @@
 """A stream in numbers, all from metadata."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from dedup_platform.ingest import Waiting
 from dedup_platform.lake.points import Point
 from dedup_platform.planning.circuit_breaker import Circuit
 from dedup_platform.planning.completeness import PartitionState
+from dedup_platform.sinks import Totals
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,41 @@ class TableStatus:
     files: int
     bytes: int
     stale_cells: int
+
+
+@dataclass(frozen=True)
+class FeedStatus:
+    """How far a feed has come."""
+
+    feed: str
+    version: int
+    """The last one; 0 before the first."""
+    is_behind: bool
+    """Whether its table has commits that no version tells yet."""
+
+
+@dataclass(frozen=True)
+class SinkStatus:
+    """How far a sink has come, as its store says."""
+
+    sink: str
+    kind: str
+    follows: str
+    version: int | None
+    """The last version of which it has anything; None before it has any, and where the store cannot be asked."""
+    is_beginning: bool
+    """Whether it has yet to get the table, or the rest of it."""
+    behind: int | None
+    """How many versions wait; None where it has not begun with this feed."""
+    refused: int
+    """Rows that wait for a retry."""
+    totals: Totals
+    moved_at: datetime | None
+    """When it was last written to."""
+    trouble: str | None
+    """Why the store cannot be asked."""
+    health: Circuit
+    """How the tries to write to it went."""
 
 
 @dataclass(frozen=True)
@@ -45,3 +81,8 @@ class Status:
     """The latest arrival of any event that was taken in."""
     partitions: Mapping[str, PartitionState]
     """The state of each partition by its key, in order."""
+    feeds: tuple[FeedStatus, ...] = ()
+    """Those that have begun."""
+    sinks: tuple[SinkStatus, ...] = ()
+    audit: Mapping[str, int] = field(default_factory=dict)
+    """What all commits that were counted came to, by what is counted (`tables.COUNTED`)."""

@@ -24,6 +24,7 @@ _TAKEN = (
     "event_changes",
     "session_changes",
     "session_aliases",
+    "audit",
     "rejected_events",
 )
 IN_EVERY_TABLE = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from dedup_platform.changes import Published, publisher
+from dedup_platform.changes import Choice, Published, publisher
 from dedup_platform.changes.reading import FeedReader
 from dedup_platform.errors import SinkError, SinkTakenError
 from dedup_platform.lake.pins import pins
@@ -42,8 +42,8 @@ class Copied(Followed):
         sink = CustomSink.model_validate(said | {"options": {"file": self.file} | options})
         self.stream = self.stream.model_copy(update={"publish": Publish(sinks={"copy": sink})})
 
-    def copy(self, retry: bool = False) -> Published:
-        return self.platform.publish(EVENTS, "copy", retry)
+    def copy(self, retry: bool = False, again: Choice | None = None) -> Published:
+        return self.platform.publish(EVENTS, "copy", retry, again)
 
     def is_equal(self) -> bool:
         return _texts(copies(self.file)) == _texts(self.sessions())
@@ -408,3 +408,107 @@ def test_postgres_follows_a_stream(published: Copied, postgres_server: PostgresS
 
 def _plain(rows: list[dict[str, Any]]) -> Iterator[dict[str, str]]:
     return ({name: str(value) for name, value in row.items()} for row in rows)
+
+
+class TestForced:
+    """Rows that somebody wants again."""
+
+    def damage(self, published: Copied) -> None:
+        """Somebody takes the first copy away, and changes the others."""
+        database = SqliteTable(None, {"file": published.file})._database  # type: ignore[arg-type]
+        database.execute("UPDATE copies SET row = '{}', version = 1000")
+        database.execute("DELETE FROM copies WHERE key = (SELECT min(key) FROM copies)")
+        database.close()
+
+    @pytest.fixture
+    def damaged(self, published: Copied) -> Copied:
+        for name in "abc":
+            published.take_in(published.event(name, 0, entity=name), published.event(f"{name}2", 60, entity=name))
+        published.copy()
+        self.damage(published)
+        return published
+
+    def test_all_rows_are_a_beginning_anew(self, damaged: Copied) -> None:
+        done = damaged.copy(again=Choice())
+        assert (dict(done.sent), done.forced) == ({"insert": 6}, 6)
+        assert damaged.is_equal()
+
+    def test_rows_of_some_sessions_entities_or_partitions(self, damaged: Copied) -> None:
+        before = position(damaged.file)
+        ids = {(row["entity_id"], row["started_at"]): row["session_id"] for row in damaged.sessions()}
+        first = Choice(sessions=frozenset([ids["a", min(time for _, time in ids)]]))
+        assert dict(damaged.copy(again=first).sent) == {"insert": 1}
+        assert dict(damaged.copy(again=Choice(entities=frozenset("ab"))).sent) == {"insert": 4}
+        partitions = damaged.stream.partitions
+        days = frozenset(partitions.ordinal(row["started_at"]) for row in damaged.sessions())
+        assert damaged.copy(again=Choice(entities=frozenset("c"), partitions=frozenset([0]))).forced == 0
+        assert damaged.copy(again=Choice(entities=frozenset("c"), partitions=days)).forced == 2
+        assert damaged.is_equal()
+        assert position(damaged.file) == before
+
+    def test_rows_that_are_gone_are_deleted_again_as_they_were(self, published: Copied) -> None:
+        published.take_in(published.event("a", 0), published.event("b", 45), published.event("x", 0, entity="x"))
+        published.copy()
+        old = {row["session_id"] for row in published.sessions()}
+        published.take_in(published.event("bridge", 20))
+        published.copy()
+        [retired] = old - {row["session_id"] for row in published.sessions()}
+        bogus = [(json.dumps([key]), 7, json.dumps({"session_id": key})) for key in (retired, "never there")]
+        database = SqliteTable(None, {"file": published.file})._database  # type: ignore[arg-type]
+        database.executemany("INSERT INTO copies VALUES (?, ?, ?)", bogus)
+        database.close()
+        assert published.copy(again=Choice(entities=frozenset("x"))).forced == 1
+        assert len(copies(published.file)) == 4
+        write, batches = SqliteTable.write, list[Batch]()
+
+        def noting(sink: SqliteTable, batch: Batch) -> None:
+            write(sink, batch)
+            batches.append(batch)
+
+        with patch.object(SqliteTable, "write", noting):
+            assert dict(published.copy(again=Choice(entities=frozenset("e"))).sent) == {"insert": 1, "delete": 1}
+        assert batches[-1].forced
+        [gone] = batches[-1].changes.to_dicts()
+        assert (gone["session_id"], gone["reason"], gone["merged_into"]) == (
+            retired,
+            "merged",
+            next(row["session_id"] for row in published.sessions() if row["entity_id"] == "e"),
+        )
+        assert dict(published.copy(again=Choice(sessions=frozenset(["never there"]))).sent) == {"delete": 1}
+        assert published.is_equal()
+
+    def test_events_of_an_entity(self, tmp_path: Path) -> None:
+        copied = Copied(tmp_path)
+        sink = copied.stream.publish.sinks["copy"].model_copy(update={"follows": "deduplicated_events"})
+        copied.stream = copied.stream.model_copy(update={"publish": Publish(sinks={"copy": sink})})
+        with replaced(has_spark=False):
+            copied.take_in(copied.event("a", 0), copied.event("b", 0, entity="other"))
+            copied.copy()
+            self.damage(copied)
+            assert copied.copy(again=Choice(entities=frozenset(["e", "other"]))).forced == 2
+        assert {row["event_id"] for row in copies(copied.file)} == {"a", "b"}
+
+    def test_one_that_is_refused_is_put_aside_and_the_position_stays(self, damaged: Copied) -> None:
+        before = position(damaged.file)
+        damaged.say(poison="b")
+        done = damaged.copy(again=Choice(entities=frozenset("abc")))
+        assert (done.refused, done.forced) == (2, 4)
+        assert position(damaged.file) == before
+        damaged.say()
+        assert damaged.copy(retry=True).refused == 0
+        assert damaged.is_equal()
+
+    def test_one_that_is_killed_can_be_said_again(self, damaged: Copied) -> None:
+        with patch.object(publisher, "BATCH_ROWS", 2):
+            write = SqliteTable.write
+
+            def deadly(sink: SqliteTable, batch: Batch) -> None:
+                write(sink, batch)
+                raise KeyboardInterrupt
+
+            for again in (Choice(), Choice(entities=frozenset("abc"))):
+                self.damage(damaged)
+                with patch.object(SqliteTable, "write", deadly), pytest.raises(KeyboardInterrupt):
+                    damaged.copy(again=again)
+                damaged.copy(again=again)
+                assert damaged.is_equal()

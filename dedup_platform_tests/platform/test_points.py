@@ -177,6 +177,7 @@ def test_what_was_built_since_is_in_a_point_if_it_saw_nothing_new(
 
 def test_other_rules_are_in_a_point_once_all_is_built_by_them(pointed: Pointed) -> None:
     pointed.take_in(pointed.event("a", 0), pointed.event("b", 20))
+    assert pointed.stream.sessions
     sessions = pointed.stream.sessions.model_copy(update={"timeout": 10 * MINUTE})
     pointed.stream = pointed.stream.model_copy(update={"sessions": sessions})
     assert (point := pointed.make())

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 
 from dedup_platform.tables import ALL, DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, RAW_EVENTS, SESSIONS
 from dedup_platform.testing.platforms import session_of
-from dedup_platform_tests.lives.replaced import replaced
 from dedup_platform_tests.changes.test_feeds import EVENTS
+from dedup_platform_tests.lives.replaced import replaced
 from dedup_platform_tests.platform.test_points import Pointed
 from dedup_platform_tests.test_docs import PROJECT, fenced
 

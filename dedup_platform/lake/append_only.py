@@ -1,0 +1,81 @@
+"""Tables that only grow, by days, each append a compare-and-set that says in the same commit how far it reaches."""
+
+from collections.abc import Sequence
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.transforms import DayTransform
+
+from dedup_platform import tables
+from dedup_platform.errors import ConflictError
+from dedup_platform.lake.beside import add_missing_columns, create_beside
+from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.overwrite import Overwrite
+from dedup_platform.lake.publishing import prefixed, retry_commit
+from dedup_platform.lake.receipts import SummaryValues
+from dedup_platform.lake.snapshots import head, live_files
+from dedup_platform.lake.table_files import TableFiles
+from dedup_platform.stream import Stream
+
+MAIN = "main"
+FILE_BYTES = 64 * 2**20
+"""Files that upkeep makes of several are about so large: who reads such a table reads them whole."""
+
+
+class AppendOnlyTable:
+    """One of a stream's."""
+
+    def __init__(self, catalog: Catalog, stream: Stream, name: str) -> None:
+        self.catalog = catalog
+        self.stream = stream
+        self.name = name
+
+    def create(self) -> Table:
+        """Create the table if it is not there, and give it the columns that it lacks."""
+        if self.catalog.load(self.stream.name, self.name) is None:
+            size = {"write.target-file-size-bytes": str(FILE_BYTES)}
+            create_beside(self.catalog, self.stream, self.name, self._by_day(), size)
+        add_missing_columns(self.catalog, self.stream, self.name)
+        return self.load()
+
+    def load(self) -> Table:
+        """The table as it is now."""
+        return self.catalog.load_table(self.stream.name, self.name)
+
+    def files(self) -> TableFiles:
+        """What it takes to read and write its files."""
+        loaded = self.load()
+        return TableFiles.of(loaded, self.catalog.file_properties(loaded))
+
+    def live(self) -> list[DataFile]:
+        """Its files as they are now."""
+        loaded = self.load()
+        return live_files(loaded, head(loaded))
+
+    @retry_commit
+    def add(self, base: int, files: Sequence[DataFile], told: SummaryValues) -> int:
+        """Add files in a commit that tells this; returns the new snapshot.
+
+        Raises ConflictError if `base` is no longer the newest one: somebody else went on from there.
+        """
+        table = self.load()
+        if head(table).snapshot_id != base:
+            raise ConflictError(
+                f"{self.stream.name}.{self.name}: another process published changes first; nothing was written. "
+                "Run again."
+            )
+        with (
+            table.transaction() as transaction,
+            Overwrite(transaction, MAIN, prefixed(told), Operation.APPEND) as write,
+        ):
+            for file in files:
+                write.append_data_file(file)
+        # Not what is newest now: that may be another process's.
+        return write.snapshot_id
+
+    def _by_day(self) -> PartitionSpec:
+        column = tables.PARTITION_TIME[self.name]
+        field = tables.iceberg_schema(tables.columns(self.stream, self.name)).find_field(column).field_id
+        return PartitionSpec(PartitionField(field, 1000, DayTransform(), f"{column}_day"))
