@@ -80,7 +80,11 @@ def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
     assert json.loads(line("verify", stream.name, "--json")) == {stream.name: []}
 
     maintained = json.loads(line("maintain", "--stream", stream.name, "--json"))[stream.name]
-    assert [each["table"] for each in maintained] == [*reversed(tables.ALL), *tables.FOLLOWER_OF.values()]
+    assert [each["table"] for each in maintained] == [
+        *reversed(tables.ALL),
+        *tables.FOLLOWER_OF.values(),
+        tables.AUDIT,
+    ]
     assert all(each["before"]["files"] == each["after"]["files"] for each in maintained)
     printed = line("maintain")
     assert stream.name in printed
@@ -346,3 +350,56 @@ def test_publish_brings_feeds_and_sinks_up_to_date(line: Line, stream: Stream, t
     assert f"{stream.name}: good: version 1" in line("publish", "--sink", "good", "--retry")
     assert "there is no no.such:factory" in line("publish", code=5)
     assert "no stream that was chosen has a sink named other" in line("publish", "--sink", "other", code=2)
+    printed = line("status")
+    assert "session_changes: version 1" in printed
+    assert "sink bad is failing" in printed
+    assert "records read" in printed
+    [told] = json.loads(line("status", "--json"))
+    assert {each["sink"]: (each["version"], each["health"]["state"]) for each in told["sinks"]} == {
+        "bad": (None, "failing"),
+        "good": (1, "normal"),
+    }
+    assert told["audit"]["records_read"] == 3
+    line("export", stream.name, "session_changes", "--to", "-")
+    place = ("--stream", stream.name, "--sink", "good")
+    assert "good: version 1, 2 insert; 2 forced" in line("publish", *place, "--force", "--entity", "a")
+    [again] = json.loads(line("publish", *place, "--force", "--partition", "2024-03-03", "--json"))[stream.name][
+        "sinks"
+    ]
+    assert again["forced"] == 1
+    assert "say by --stream and --sink" in line("publish", "--force", code=2)
+    assert "say which rows --force sends again" in line("publish", "--session", "x", code=2)
+    assert "write FIRST..LAST" in line("publish", *place, "--force", "--partition", "soon", code=2)
+
+
+def test_a_run_leaves_a_sink_alone_that_failed_lately(line: Line, stream: Stream, tmp_path: Path) -> None:
+    said = "{copy: {kind: custom, follows: sessions, factory: 'no.such:factory', options: {}}}"
+    stream.origin.write_text(f"{stream.origin.read_text()}publish: {{sinks: {said}}}\n")
+    deliver(stream, "first.json", "2024-03-01T23:50")
+    line("run", code=5)
+    line("run")
+    assert "there is no no.such:factory" in line("publish", code=5), "but a person does not"
+    factory = "dedup_platform_tests.sinks.sqlite_table:open_table"
+    mended = said.replace("no.such:factory", factory).replace("{}", f"{{file: {tmp_path / 'copy.db'}}}")
+    stream.origin.write_text(stream.origin.read_text().replace(said, mended))
+    line("run")
+    assert len(copies(f"{tmp_path / 'copy'}.db")) == 1, "another stream file is tried at once"
+
+
+def test_feeds_are_exported_in_their_order(line: Line, stream: Stream) -> None:
+    deliver(stream, "first.json", "2024-03-01T23:50", "2024-03-03T12:00")
+    line("run")
+    deliver(stream, "second.json", "2024-03-02T00:10")
+    line("run")
+    rows = list(csv.DictReader(StringIO(line("export", stream.name, "session_changes", "--to", "-"))))
+    assert [(row["_commit_version"], row["_change_type"]) for row in rows] == [
+        ("1", "insert"),
+        ("1", "insert"),
+        ("2", "update_preimage"),
+        ("2", "update_postimage"),
+    ]
+    assert "event_count" in json.loads(rows[-1]["changed_columns"])
+    assert rows[0]["changed_columns"] == ""
+    line("export", stream.name, "event_changes", "--to", "changes.parquet")
+    assert pyarrow.parquet.read_table("changes.parquet").num_rows == 3
+    assert "copies" in line("export", stream.name, "audit", "--to", "-").splitlines()[0]

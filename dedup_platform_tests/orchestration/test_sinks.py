@@ -85,9 +85,10 @@ def test_a_sink_that_is_down_holds_back_neither_tables_nor_other_sinks(
     requests, reason = deploy.tick("one_behind")
     assert requests == []
     assert reason
-    assert reason.startswith("version 1 waits; 1 runs in a row failed, the next one starts after")
+    assert reason.startswith("version 1 waits; the sink is open: 3 tries since")
+    assert "it is down; the next try is after" in reason
     assert len(copies(files["other"])) == 1
-    deploy.later(120)
+    deploy.later(600)
     [_], _ = deploy.tick("one_behind")
     assert run(deploy, "one").success
     assert len(copies(files["one"])) == 1
@@ -107,3 +108,40 @@ def test_refused_rows_are_shown_by_a_check(deploy: Deployment, files: dict[str, 
     assert not check.passed
     assert check.metadata["refused"].value == 1
     assert len(copies(files["one"])) == 1
+
+
+@FOLLOWED
+def test_a_run_that_was_killed_counts_as_a_failure(deploy: Deployment) -> None:
+    deploy.deliver("first.json", click("a", f"{DAY}T10:00"))
+    deploy.ingest()
+    job = deploy.definitions.resolve_job_def(runs.sink_job_name(deploy.stream, "one"))
+    killed = deploy.instance.create_run_for_job(job, tags={runs.STREAM: deploy.stream.name})
+    deploy.instance.report_run_failed(killed)
+    requests, reason = deploy.tick("one_behind")
+    assert requests == []
+    assert reason
+    assert f"run {killed.run_id[:8]} ended before it could say why" in reason
+    assert deploy.platform.sinks.health(deploy.stream.name, "one").attempts == 1
+    deploy.tick("one_behind")
+    assert deploy.platform.sinks.health(deploy.stream.name, "one").attempts == 1, "it is counted once"
+    deploy.later(60)
+    [_], _ = deploy.tick("one_behind")
+    assert run(deploy, "one").success
+    assert deploy.tick("one_behind") == ([], "one has version 1")
+
+
+@FOLLOWED
+def test_what_commits_came_to_is_told_once_in_each_run(deploy: Deployment) -> None:
+    deploy.deliver("first.json", click("a", f"{DAY}T10:00"), click("a", f"{DAY}T10:00"))
+    deploy.ingest()
+    first = told(deploy, "audit")
+    assert {name: first[name] for name in ("records_read", "copies", "total_copies")} == {
+        "records_read": 2,
+        "copies": 1,
+        "total_copies": 1,
+    }
+    deploy.deliver("second.json", click("a", f"{DAY}T10:00"))
+    deploy.ingest()
+    second = told(deploy, "audit")
+    assert (second["records_read"], second["copies"], second["total_copies"]) == (1, 1, 2)
+    assert second["cells_unchanged"] == second["cells_checked"] != 0

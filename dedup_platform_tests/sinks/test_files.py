@@ -19,6 +19,7 @@ from dedup_platform.stream import FilesSink
 from dedup_platform.testing.servers import S3Server
 from dedup_platform.testing.sinks import TARGET, check_sink, some_changes
 from dedup_platform_tests.servers import new_name
+from dedup_platform_tests.sinks.looking import check_totals
 
 FIRST, SECOND = Position("feed", 1), Position("feed", 2)
 READ: dict[str, Callable[[bytes], pl.DataFrame]] = {
@@ -136,3 +137,21 @@ def test_a_bucket_that_is_not_there_is_said(s3_server: S3Server) -> None:
     with pytest.raises(SinkError, match="bucket") as raised:
         FilesOfChanges(TARGET, said, access).open()
     assert s3_server.secret_key not in str(raised.value)
+
+
+def test_what_it_was_given_is_counted(store: Store) -> None:
+    check_totals(store.sink)
+
+
+def test_what_is_forced_says_so(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1))))
+    sink.write(Batch(FIRST, FIRST, some_changes(("insert", 1, 0, "a", 1)), forced=True))
+    [_, plain, forced] = store.manifests()
+    assert (plain["forced"], forced["forced"]) == (False, True)
+    [plain_rows, forced_rows] = [
+        READ["json"](store.storage.get(each["objects"][0]["name"]) or b"") for each in (plain, forced)
+    ]
+    assert "_forced" not in plain_rows.columns
+    assert forced_rows["_forced"].to_list() == [True]

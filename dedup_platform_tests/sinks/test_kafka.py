@@ -19,6 +19,7 @@ from dedup_platform.testing.servers import KafkaServer
 from dedup_platform.testing.servers.kafka import MAX_MESSAGE_BYTES
 from dedup_platform.testing.sinks import TARGET, check_sink, some_changes
 from dedup_platform_tests.servers import new_name
+from dedup_platform_tests.sinks.looking import check_totals
 
 FIRST, SECOND = Position("feed", 1), Position("feed", 2)
 
@@ -198,3 +199,29 @@ def test_brokers_that_are_not_there_are_said_without_the_password(store: Store) 
     with patch("dedup_platform.sinks.kafka_log._SECONDS", 1.0), pytest.raises(SinkError) as raised:
         sink.open()
     assert "very secret" not in str(raised.value)
+
+
+def test_what_it_was_given_is_counted(store: Store) -> None:
+    check_totals(store.sink)
+
+
+def test_messages_that_are_forced_say_so(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1), ("insert", 1, 1, "b", 1))))
+    sink.write(Batch(FIRST, FIRST, some_changes(("insert", 1, 0, "a", 1), ("delete", 1, 1, "b", 1)), forced=True))
+    log = Log(store.topic, {"bootstrap.servers": store.brokers})
+    found = [(each.key(), each.headers()) for each in log._committed(store.topic)]
+    forced = [("dedup_platform.forced", b"true")]
+    assert sorted(found, key=repr) == sorted(
+        [(b"a", None), (b"b", None), (b"a", forced), (b"b", forced), (b"b", forced)], key=repr
+    )
+    assert [value["op"] for key, value in store.messages() if key == "a"] == ["c", "r"]
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_positions_that_would_be_deleted_are_refused(store: Store, kafka_server: KafkaServer, policy: str) -> None:
+    kafka_server.create_topic(f"{store.topic}.positions", 1, **{"cleanup.policy": policy})
+    with pytest.raises(SinkError, match=rf"\.positions has cleanup\.policy={policy}, .* set it to compact") as raised:
+        store.sink().open()
+    assert raised.value.lasting

@@ -20,6 +20,7 @@ from dedup_platform.testing import make_stream
 from dedup_platform.testing.servers import PostgresServer
 from dedup_platform.testing.sinks import TARGET, check_sink, some_changes
 from dedup_platform_tests.servers import new_name
+from dedup_platform_tests.sinks.looking import check_totals
 
 
 class Store:
@@ -315,3 +316,32 @@ def test_texts_are_what_they_are_in_a_database_of_another_encoding(store: Store)
     sink.open()
     sink.write(Batch(None, Position("feed", 1), some_changes(("insert", 1, 0, "é", 1))))
     assert store.ask("SELECT session_id, char_length(session_id) FROM copies") == [("é", 1)]
+
+
+def test_what_it_was_given_is_counted(store: Store) -> None:
+    check_totals(store.sink)
+
+
+def test_rows_that_the_table_knows_newer_ones_of_are_counted(store: Store) -> None:
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, Position("feed", 5), some_changes(("insert", 5, 0, "a", 1))))
+    stale = some_changes(("insert", 4, 0, "a", 7), ("insert", 6, 1, "b", 1))
+    sink.write(Batch(Position("feed", 5), Position("feed", 6), stale))
+    assert sink.look().totals.known == 1
+
+
+def test_what_somebody_did_to_the_table_is_mended_by_force(store: Store) -> None:
+    sink, at = store.sink(), Position("feed", 5)
+    sink.open()
+    rows = [("insert", 5, number, key, 1) for number, key in enumerate("abc")]
+    sink.write(Batch(None, at, some_changes(*rows)))
+    store.ask("DELETE FROM copies WHERE session_id = 'a'")
+    store.ask("UPDATE copies SET event_count = 7, _commit_version = 1000 WHERE session_id = 'b'")
+    store.ask("INSERT INTO copies_retired (session_id, retired_into, _commit_version) VALUES ('a', 'b', 1000)")
+    store.ask("INSERT INTO copies (session_id, _commit_version) VALUES ('x', 1000)")
+    sink.write(Batch(at, at, some_changes(*rows, ("delete", 5, 3, "x", 0)), forced=True))
+    assert store.counts() == dict.fromkeys("abc", 1)
+    assert store.ask("SELECT session_id FROM copies_retired") == [("x",)]
+    sink.write(Batch(at, Position("feed", 6), some_changes(("insert", 6, 0, "b", 2))))
+    assert store.counts() == {"a": 1, "b": 2, "c": 1}, "versions go on from where they were"
