@@ -31,7 +31,7 @@ class SinkAttempts:
     def publish(self, stream: Stream, sink: str, write: Callable[[Published], None]) -> Published:
         """What `write` does to a sink, tried again, after pauses, until the circuit opens.
 
-        Raises what the last try raised. A try that wrote anything before it failed begins a new count.
+        Raises what the last try raised. A try that moved the position before it failed begins a new count.
         """
         told, tries = Published(sink), self._tries(stream, sink)
         retry_while(lambda error: _may_pass(error, tries), tries.pause)(self._once, stream, told, tries, write)
@@ -42,14 +42,14 @@ class SinkAttempts:
         self._tries(stream, sink).note_failure(Failure("transient", reason, _evidence(stream)))
 
     def _once(self, stream: Stream, told: Published, tries: Tries, write: Callable[[Published], None]) -> None:
-        before = told.batches
+        before = told.moves
         try:
             write(told)
         except (SinkTakenError, UnreachableError):
             # Another process writes to it, or what would be noted cannot be.
             raise
         except Exception as error:
-            if told.batches > before:
+            if told.moves > before:
                 tries.note_success()
             tries.note_failure(_failure(error, stream))
             raise

@@ -45,8 +45,8 @@ class Published:
     """Those of the rows sent that somebody wanted again."""
     refused: int = 0
     """Rows that the store does not take, all that wait for a retry."""
-    batches: int = 0
-    """Transactions that were committed."""
+    moves: int = 0
+    """Transactions that moved the position."""
 
 
 class Publisher:
@@ -71,20 +71,22 @@ class Publisher:
         try:
             reader = FeedReader(self._lake, stream, said.follows, name)
             opened = _Opened(sink, stream, name, told)
-            begins_again = again is not None and again.is_everything
+            is_all = again is not None and again.is_everything
+            # Once: what this call has begun, a later try goes on with.
+            begins_again = is_all and not told.moves
             if begins_again or reader.is_beginning(opened.position):
                 begun = reader.start(None if begins_again else opened.position)
                 if begun is None:
                     return
                 opened.retired = partial(retired_by, self._lake, stream, said.follows, begun.version)
-                opened.begin(begun, reader.rows(begun), reader.nothing(), forced=begins_again)
+                opened.begin(begun, reader.rows(begun), reader.nothing(), forced=is_all)
             # Also after a beginning that another process ended.
             unpin(self._lake.catalog, stream, said.follows, name)
             assert opened.position
             opened.follow(reader.changes(opened.position))
             if retry and opened.refused:
                 opened.retry(reader.now(opened.refused, KEYS[said.follows], opened.position))
-            if again and not begins_again:
+            if again and not is_all:
                 opened.force(reader.again(again, KEYS[said.follows], opened.position))
         finally:
             sink.close()
@@ -222,7 +224,7 @@ class _Opened:
         self._begins = False
         self.position = batch.after
         self.refused.difference_update(batch.healed)
-        self._told.batches += 1
+        self._told.moves += batch.after != batch.before
         self._told.suppressed += self._left_out
         self._told.forced += len(batch.changes) if self._is_forced else 0
         self._left_out = 0

@@ -113,7 +113,8 @@ def _sensor(stream: Stream, name: str, settings: Settings) -> dg.SensorDefinitio
 
 def _note_lost_runs(instance: dg.DagsterInstance, platform: Platform, stream: Stream, name: str) -> None:
     """Runs that ended before they could say how the sink fared failed, too."""
-    for run in runs.lost_runs(instance, runs.sink_job_name(stream, name)):
+    lost = runs.lost_runs(instance, runs.sink_job_name(stream, name))
+    for run in (each for each in lost if each.status == dg.DagsterRunStatus.FAILURE):
         platform.sinks.note_lost_run(stream.name, name, f"run {run.run_id[:8]} ended before it could say why")
         instance.add_run_tags(run.run_id, runs.health_tags(platform.sinks.health(stream.name, name)))
 

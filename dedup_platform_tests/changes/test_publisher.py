@@ -512,3 +512,19 @@ class TestForced:
                     damaged.copy(again=again)
                 damaged.copy(again=again)
                 assert damaged.is_equal()
+
+    def test_a_store_that_fails_in_between_is_gone_on_with(self, damaged: Copied) -> None:
+        write, sizes = SqliteTable.write, list[int]()
+
+        def failing(sink: SqliteTable, batch: Batch) -> None:
+            sizes.append(len(batch.changes))
+            if len(sizes) % 2 == 0:
+                raise SinkError(EVENTS, "copy", "it is down")
+            write(sink, batch)
+
+        with patch.object(publisher, "BATCH_ROWS", 2), patch.object(SqliteTable, "write", failing):
+            assert damaged.copy(again=Choice()).forced == 6
+            assert len(sizes) == 5, "three batches, two of them tried twice"
+            with pytest.raises(SinkError):
+                damaged.copy(again=Choice(entities=frozenset("abc")))
+        assert damaged.is_equal()
