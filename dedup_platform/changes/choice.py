@@ -41,7 +41,7 @@ class Choice:
         """What holds of all chosen rows, and lets Iceberg leave out files."""
         found: BooleanExpression = AlwaysTrue()
         if self.entities:
-            found = In("entity_id", self.entities)  # type: ignore[call-arg,misc]  # pydantic hides its own __init__
+            found = In("entity_id", self.entities)  # type: ignore[call-arg]  # pydantic hides its own __init__
         if self.partitions:
             column = PARTITION_TIME[table]
             first, end = stream.partitions.bounds(min(self.partitions), max(self.partitions))

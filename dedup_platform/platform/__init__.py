@@ -226,7 +226,7 @@ class Platform(Context):
 
     def _feeds_status(self, stream: str) -> Iterator[FeedStatus]:
         behind = self.unpublished(stream)
-        for table, feed in tables.FEED_OF.items():
+        for table, feed in tables.feeds_of(self.stream(stream)).items():
             if newest := self.newest_version(stream, table):
                 yield FeedStatus(feed, newest.version, table in behind)
 
