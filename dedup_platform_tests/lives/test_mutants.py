@@ -106,6 +106,10 @@ FAULTS: Mapping[str, Mapping[str, Any]] = {
     "upkeep does not say again what it makes unprovable": {
         "dedup_platform.maintenance.upkeep.Maintenance._settle": lambda *_: None
     },
+    "an id that is there again stays an alias": {
+        "dedup_platform.changes.aliases._Fold._matters": lambda _, __, changes: "delete" in changes["_change_type"]
+    },
+    "of merges only the first is followed": {"dedup_platform.rules.aliases._twice_as_far": lambda paths: paths},
     "a swap of buckets names the input's newest snapshot": {
         "dedup_platform.maintenance.buckets.Rebucketing._is_stale": lambda *_: False
     },
