@@ -34,7 +34,7 @@ from dedup_platform.lake.snapshots import SUMMARY, ancestry, changes, head
 from dedup_platform.stream import Points as Rules, Stream
 from dedup_platform.tables import ALL, RAW_EVENTS
 
-__all__ = ["Point", "PointTags", "differs", "tagged_tables"]
+__all__ = ["Point", "PointTags", "differs"]
 
 _PROPERTY = f"{SUMMARY}point."
 """Of a tagged table: this and the name of the tag -> the point, as JSON."""
@@ -58,11 +58,6 @@ class Point:
     def as_of(self) -> int:
         """The snapshot of `raw_events` that all others are made of."""
         return self.snapshots[RAW_EVENTS]
-
-
-def tagged_tables(stream: Stream) -> tuple[str, ...]:  # noqa: ARG001
-    """The tables of a stream that belong together, in the order in which they are tagged."""
-    return ALL
 
 
 def differs(table: Table, old: int, new: int) -> bool:
@@ -164,8 +159,8 @@ class PointTags:
         )
 
     def _loaded(self) -> dict[str, Table]:
-        names = tagged_tables(self.stream)
-        return {name: table for name in names if (table := self.catalog.load(self.stream.name, name))}
+        # Of those, too, that the stream file no longer asks for: older points hold them.
+        return {name: table for name in ALL if (table := self.catalog.load(self.stream.name, name))}
 
     def _load(self, table: str) -> Table:
         return self.catalog.load_table(self.stream.name, table)

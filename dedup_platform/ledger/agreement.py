@@ -25,7 +25,7 @@ from dedup_platform.ledger.ledger import Ledger
 from dedup_platform.ledger.schema import BUILT, CHANGES, in_cells, of
 from dedup_platform.planning.cells import Cell, grown, reach
 from dedup_platform.stream import Stream
-from dedup_platform.tables import DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, INPUT_OF, RAW_EVENTS
+from dedup_platform.tables import DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, INPUT_OF, RAW_EVENTS, all_of
 
 MANY = 100
 """What more commits of raw brought that wait is not looked at, but only whether anything was built since the first."""
@@ -51,8 +51,11 @@ def agreeing_snapshots(ledger: Ledger, stream: Stream, fingerprints: Mapping[str
         return None
     with for_reading(ledger.engine).connect() as connection:
         look = _look(connection, stream.name, fingerprints)
-    loaded = {name: table for name in look.heads if (table := ledger.catalog.load(stream.name, name))} if look else {}
-    if look is None or loaded.keys() != look.heads.keys() or len(set(map(bucket_count, loaded.values()))) > 1:
+    loaded = {name: table for name in all_of(stream) if (table := ledger.catalog.load(stream.name, name))}
+    # A process whose stream file says otherwise may have folded other tables: of what waits for ours it knows nothing.
+    if look is None or not loaded.keys() == look.heads.keys() == {*all_of(stream)}:
+        return None
+    if len(set(map(bucket_count, loaded.values()))) > 1:
         return None
     as_of = _as_of(ledger, stream, look, loaded[RAW_EVENTS])
     beside = _duplicates(loaded, look)

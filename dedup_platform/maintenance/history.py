@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -83,7 +84,11 @@ def tagged_snapshots(table: Table) -> set[int]:
 
 def unpublished_snapshots(table: Table, rules: Rules, now: datetime) -> Iterator[Snapshot]:
     """Old snapshots in no branch: what was staged and never published, or rolled back."""
-    reachable = {each.snapshot_id for at in table.refs().values() for each in ancestry(table, at.snapshot_id)}
+    reachable: set[int] = set()
+    for at in table.refs().values():
+        # There may be many tags, each with the same history behind it.
+        new = takewhile(lambda each: each.snapshot_id not in reachable, ancestry(table, at.snapshot_id))
+        reachable.update([each.snapshot_id for each in new])
     for snapshot in table.snapshots():
         if snapshot.snapshot_id not in reachable and now - committed_at(snapshot) > rules.snapshot_age:
             yield snapshot

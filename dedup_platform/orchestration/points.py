@@ -1,14 +1,15 @@
 """Points in Dagster: a run that has repaired the last table makes one, if the tables agree."""
 
-from dedup_platform.lake.points import Point, tagged_tables
+from dedup_platform.lake.points import Point
 from dedup_platform.orchestration.metadata import Context
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
+from dedup_platform.tables import derived
 
 
 def make_point(context: Context, platform: Platform, stream: Stream, table: str) -> None:
     """Make a point after the last table. What fails here fails no run: the next one tries again."""
-    if table != tagged_tables(stream)[-1]:
+    if table != derived(stream)[-1]:
         return
     try:
         point = platform.points.make(stream.name)

@@ -2,13 +2,13 @@
 
 import logging
 
-from dedup_platform.lake.points import Point, PointTags, differs, tagged_tables
+from dedup_platform.lake.points import Point, PointTags, differs
 from dedup_platform.ledger.agreement import agreeing_snapshots
 from dedup_platform.platform.context import Context
 from dedup_platform.retries import retry_on_conflict
 from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.stream import Stream
-from dedup_platform.tables import DERIVED
+from dedup_platform.tables import derived
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,10 +53,8 @@ class Points:
         tags = self._tags(stream.name)
         tags.finish()
         claimed, complete = tags.claimed(), tags.complete()
-        derived = (table for table in DERIVED if table in tagged_tables(stream))
-        found = agreeing_snapshots(
-            self._context.ledger, stream, {table: fingerprint(stream, table) for table in derived}
-        )
+        fingerprints = {table: fingerprint(stream, table) for table in derived(stream)}
+        found = agreeing_snapshots(self._context.ledger, stream, fingerprints)
         if found and (not complete or self._is_new(stream, complete[-1], found)):
             tags.claim(found, claimed[-1] if claimed else None, self._context.clock())
             tags.finish()
