@@ -1,7 +1,9 @@
 """The changes of one commit of a table, from the data files that it took away and added, bucket by bucket."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import polars as pl
 from pyiceberg.manifest import DataFile
@@ -9,13 +11,26 @@ from pyiceberg.manifest import DataFile
 from dedup_platform.lake.feeds import FeedTable, Step
 from dedup_platform.lake.snapshots import cell_of
 from dedup_platform.lake.table_files import TableFiles, frame_of
+from dedup_platform.lake.whole_files import Whole, WholeFiles
 from dedup_platform.recompute.chunks import CHUNK_BYTES, Share, file_bytes
 from dedup_platform.recompute.tasks import Store
-from dedup_platform.rules.changes import INSERT, POSTIMAGE, difference, insertion
+from dedup_platform.rules.changes import INSERT, POSTIMAGE, difference, insertion, told_of_insertion
 from dedup_platform.stream import Stream
 from dedup_platform.tables import COMMIT_COLUMNS, ROW_KEY, column_names
 
 ORDINAL = "_change_ordinal"
+LARGE_ROWS = 100_000
+"""A commit that took away and added so many rows has files of the feed of its own."""
+WHOLE_ROWS = 2_000
+"""A new file of a large commit that has so many rows is copied without being read; row groups are no smaller then."""
+
+Piece = pl.DataFrame | Whole
+"""Some changes with all of their columns but the commit's, or a data file all of whose rows are inserts."""
+
+
+def is_large(step: Step) -> bool:
+    """Whether a commit is too large to lie in a file with others."""
+    return sum(file.record_count for file in (*step.removed, *step.added)) >= LARGE_ROWS
 
 
 @dataclass
@@ -34,8 +49,9 @@ class Differences:
     table: str
     files: TableFiles
     feed: FeedTable
+    copies: WholeFiles
 
-    def of(self, step: Step) -> Iterator[pl.DataFrame]:
+    def of(self, step: Step) -> Iterator[Piece]:
         """The changes of a commit, piece by piece: `_change_type`, `_change_ordinal`, the row and what is told of it.
 
         Ordinals rise from deletes over updates to inserts, over all pieces: an event that is decoded again may leave
@@ -51,12 +67,21 @@ class Differences:
         for group in _groups(step):
             if not group.removed:
                 for file in group.added:
-                    yield numbers.of_inserts(insertion(self._read([file]), self.stream, self.table))
+                    yield self._insertion(file, numbers, is_large(step))
                 continue
             shares = max(1, -(-file_bytes([*group.removed, *group.added]) // CHUNK_BYTES))
             for number in range(shares):
                 before, after = (self._share(files, Share(number, shares)) for files in (group.removed, group.added))
                 yield from numbers.of(difference(before, after, self.stream, self.table))
+
+    def _insertion(self, file: DataFile, numbers: "_Ordinals", is_of_many: bool) -> Piece:
+        if is_of_many and file.record_count >= WHOLE_ROWS and (footer := self.copies.look(file)):
+            return Whole(file, footer, self._of_insertion, numbers.take("inserts", file.record_count))
+        return numbers.of_inserts(insertion(self._read([file]), self.stream, self.table))
+
+    @cached_property
+    def _of_insertion(self) -> Mapping[str, Any]:
+        return told_of_insertion(self.stream, self.table)
 
     def _read(self, files: Sequence[DataFile]) -> pl.DataFrame:
         return frame_of(self.files.read(files, column_names(self.stream, self.table)))
@@ -89,9 +114,13 @@ class _Ordinals:
         """A piece that has inserts only."""
         return self._numbered("inserts", rows)
 
+    def take(self, kind: str, rows: int) -> int:
+        """The first of so many numbers, which are taken from now on."""
+        self._next[kind] += rows
+        return self._next[kind] - rows
+
     def _numbered(self, kind: str, rows: pl.DataFrame) -> pl.DataFrame:
-        first = self._next[kind]
-        self._next[kind] += len(rows)
+        first = self.take(kind, len(rows))
         return rows.with_columns(pl.int_range(first, first + len(rows), dtype=pl.Int64).alias(ORDINAL))
 
 

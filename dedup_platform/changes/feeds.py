@@ -6,19 +6,23 @@ next one. What a commit changed is in the data files that it took away and added
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import cast
 
 import polars as pl
 from pyiceberg.manifest import DataFile
 
 from dedup_platform import tables
-from dedup_platform.changes.difference import Differences
+from dedup_platform.changes.difference import ORDINAL, Differences, Piece, is_large
 from dedup_platform.lake.durable import sync_written
 from dedup_platform.lake.feeds import FeedPosition, FeedTable, Step, steps
 from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.snapshots import committed_at
 from dedup_platform.lake.table_files import TableFiles
+from dedup_platform.lake.whole_files import Whole, WholeFiles
 from dedup_platform.planning.moments import EPOCH
+from dedup_platform.rules.changes import INSERT
 from dedup_platform.stream import Stream
 
 FILE_ROWS = 500_000
@@ -27,6 +31,12 @@ COMMIT_ROWS = 5_000_000
 """After so many rows a feed commits, whatever else waits: what a killed process wrote is written anew."""
 COMMIT_STEPS = 100
 """So many commits of a table are followed in one commit of its feed."""
+
+_COMMIT = {
+    "_commit_version": pl.Int64(),
+    "_commit_timestamp": pl.Datetime("us", "UTC"),
+    "_commit_snapshot_id": pl.Int64(),
+}
 
 
 @dataclass(frozen=True)
@@ -61,8 +71,10 @@ class Feeds:
         position = feed.prepare()
         # After the position: a table as it was before would not know the snapshot that another process has come to.
         loaded = self.lake.catalog.load_table(stream.name, table)
-        pending = _Pending(feed.files(), position)
-        differences = Differences(stream, table, self.lake.table_files(stream, table), feed)
+        source, files = self.lake.table_files(stream, table), feed.files()
+        copies = WholeFiles(source, files, ORDINAL)
+        pending = _Pending(files, copies, position)
+        differences = Differences(stream, table, source, feed, copies)
         for step in steps(loaded, position.up_to):
             pending.add(step, differences.of(step))
             if pending.is_full:
@@ -91,8 +103,8 @@ class Feeds:
 class _Pending:
     """Versions on their way into files that no snapshot of the feed names yet."""
 
-    def __init__(self, files: TableFiles, position: FeedPosition) -> None:
-        self._files = files
+    def __init__(self, files: TableFiles, copies: WholeFiles, position: FeedPosition) -> None:
+        self._files, self._copies = files, copies
         self.begin(position)
 
     def begin(self, position: FeedPosition) -> None:
@@ -103,37 +115,33 @@ class _Pending:
         self.changes: Counter[str] = Counter()
         self._steps = 0
         self._written: list[DataFile] = []
-        self._held: dict[tuple[int, str], list[pl.DataFrame]] = {}
+        self._held: dict[tuple[int, str], list[Piece]] = {}
 
     @property
     def is_full(self) -> bool:
         """Whether it is time to commit."""
         return self._steps >= COMMIT_STEPS or self.changes.total() >= COMMIT_ROWS
 
-    def add(self, step: Step, changes: Iterable[pl.DataFrame]) -> None:
+    def add(self, step: Step, changes: Iterable[Piece]) -> None:
         """Take the changes of one commit of the table, if there are any, as the next version."""
         at = committed_at(step.snapshot)
         day = (at - EPOCH).days
-        is_large = sum(file.record_count for file in (*step.removed, *step.added)) >= FILE_ROWS
-        if is_large:
+        if is_large(step):
             self._write_all()
-        found = False
-        for rows in changes:
-            if not rows.height:
-                continue
-            self.version += not found
-            found = True
-            commit = {
-                "_commit_version": pl.lit(self.version, pl.Int64),
-                "_commit_timestamp": pl.lit(at, pl.Datetime("us", "UTC")),
-                "_commit_snapshot_id": pl.lit(step.snapshot.snapshot_id, pl.Int64),
-            }
-            self.changes.update(dict(rows["_change_type"].value_counts().iter_rows()))
+        version = self.version + 1
+        commit = {"_commit_version": version, "_commit_timestamp": at, "_commit_snapshot_id": step.snapshot.snapshot_id}
+        columns = {name: pl.lit(value, _COMMIT[name]) for name, value in commit.items()}
+        for piece in filter(_rows, changes):
+            self.version = version
+            self.changes.update(_kinds(piece))
             # Those of a kind have ordinals of their own. Apart from the others, and from other versions, they make
             # files that can be read one after the other.
-            kind = str(rows["_change_type"][-1]) if is_large else ""
-            self._hold((day, kind), rows.with_columns(**commit))
-        if is_large:
+            place = (day, _kind(piece) if is_large(step) else "")
+            if isinstance(piece, Whole):
+                self._hold(place, [replace(piece, same={**piece.same, **commit})])
+            else:
+                self._hold(place, piece.with_columns(**columns).iter_slices(FILE_ROWS))
+        if is_large(step):
             self._write_all()
         self.up_to = step.snapshot.snapshot_id
         self._steps += 1
@@ -143,11 +151,11 @@ class _Pending:
         self._write_all()
         return self._written
 
-    def _hold(self, place: tuple[int, str], rows: pl.DataFrame) -> None:
-        for part in rows.iter_slices(FILE_ROWS):
+    def _hold(self, place: tuple[int, str], pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
             held = self._held.setdefault(place, [])
-            held.append(part)
-            if sum(map(len, held)) >= FILE_ROWS:
+            held.append(piece)
+            if sum(map(_rows, held)) >= FILE_ROWS:
                 self._write(place)
 
     def _write_all(self) -> None:
@@ -155,5 +163,24 @@ class _Pending:
             self._write(place)
 
     def _write(self, place: tuple[int, str]) -> None:
-        rows = pl.concat(self._held.pop(place))
-        self._written.append(self._files.write_at((place[0],), rows.to_arrow()))
+        day = (place[0],)
+        for is_whole, pieces in groupby(self._held.pop(place), lambda piece: isinstance(piece, Whole)):
+            if is_whole:
+                file = self._copies.write(day, cast("list[Whole]", list(pieces)))
+            else:
+                file = self._files.write_at(day, pl.concat(cast("list[pl.DataFrame]", list(pieces))).to_arrow())
+            self._written.append(file)
+
+
+def _rows(piece: Piece) -> int:
+    return piece.file.record_count if isinstance(piece, Whole) else len(piece)
+
+
+def _kind(piece: Piece) -> str:
+    """Deletes, updates, whose last image is the later one, or inserts."""
+    return INSERT if isinstance(piece, Whole) else str(piece["_change_type"][-1])
+
+
+def _kinds(piece: Piece) -> dict[str, int]:
+    """How many changes of each kind there are."""
+    return {INSERT: _rows(piece)} if isinstance(piece, Whole) else dict(piece["_change_type"].value_counts().iter_rows())

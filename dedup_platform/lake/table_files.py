@@ -49,7 +49,7 @@ class TableFiles:
         return cls(table.metadata.model_copy(update=history), dict(properties))
 
     @cached_property
-    def _io(self) -> FileIO:
+    def io(self) -> FileIO:
         return load_file_io(dict(self.properties), self.metadata.location)
 
     @cached_property
@@ -66,13 +66,13 @@ class TableFiles:
     def read(self, files: Sequence[DataFile], columns: Sequence[str]) -> pa.Table:
         """The rows of some files; a column that a file is too old to have is null."""
         schema = self._select(columns)
-        scan = ArrowScan(self.metadata, self._io, schema, AlwaysTrue())
+        scan = ArrowScan(self.metadata, self.io, schema, AlwaysTrue())
         return scan.to_table([FileScanTask(file) for file in files]).select(columns)
 
     def batches(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows of one file in its order, about 8 MB at a time; a column that it is too old to have is null."""
         schema = schema_to_pyarrow(self._select(columns), include_field_ids=False)
-        with self._io.new_input(file.file_path).open() as opened:
+        with self.io.new_input(file.file_path).open() as opened:
             # Not pre-buffered: only the pages that are being read are in memory.
             parquet = pq.ParquetFile(opened, pre_buffer=False, buffer_size=2**20)
             # Columns of our tables are never renamed, so names find them.
@@ -107,7 +107,7 @@ class TableFiles:
         ordered = rows.select([field.name for field in schema.fields])
         batches = ordered.cast(schema_to_pyarrow(schema, include_field_ids=False)).combine_chunks().to_batches()
         task = WriteTask(uuid4(), 0, schema, batches, partition_key=PartitionKey(values, spec, schema))
-        [file] = write_file(self._io, self.metadata, iter([task]))
+        [file] = write_file(self.io, self.metadata, iter([task]))
         return self.partitioned(file)
 
     def partitioned(self, file: DataFile) -> DataFile:

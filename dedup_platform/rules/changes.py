@@ -5,7 +5,7 @@ update. What was taken away and added again as it was is no change.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -73,15 +73,23 @@ def difference(before: pl.DataFrame, after: pl.DataFrame, stream: Stream, table:
 
 def insertion(rows: pl.DataFrame, stream: Stream, table: str) -> pl.DataFrame:
     """All of these rows as new ones, in their order."""
-    reasons = pl.repeat("new", len(rows), dtype=pl.String, eager=True)
-    return _changes(rows.select(column_names(stream, table)), _told(reasons), INSERT, stream, table)
+    return _changes(rows.select(column_names(stream, table)), _new(len(rows)), INSERT, stream, table)
+
+
+def told_of_insertion(stream: Stream, table: str) -> dict[str, Any]:
+    """What a feed tells of a new row besides its columns, and in whichever commit: the same of each."""
+    return _changes(pl.DataFrame(), _new(1), INSERT, stream, table).row(0, named=True)
 
 
 def _changes(rows: pl.DataFrame, told: pl.DataFrame, kind: str, stream: Stream, table: str) -> pl.DataFrame:
-    kinds = pl.repeat(kind, len(rows), dtype=pl.String, eager=True).alias("_change_type")
+    kinds = pl.repeat(kind, len(told), dtype=pl.String, eager=True).alias("_change_type")
     # The stream may have columns of these names: then ours begin with an underscore.
     named = {column.name.removeprefix("_"): column.name for column in told_columns(stream, FEED_OF[table])}
     return pl.concat([kinds.to_frame(), rows, told.select(*named).rename(named)], how="horizontal")
+
+
+def _new(rows: int) -> pl.DataFrame:
+    return _told(pl.repeat("new", rows, dtype=pl.String, eager=True))
 
 
 def _told(reason: pl.Series, **others: pl.Series) -> pl.DataFrame:

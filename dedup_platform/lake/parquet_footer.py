@@ -1,0 +1,164 @@
+"""The footer of a Parquet file as a tree that can be changed and written again, in Thrift's compact protocol.
+
+PyArrow reads footers and does not let anybody change one. What a field means is in parquet-format's `parquet.thrift`;
+fields that nobody here knows stay as they are.
+"""
+
+from typing import Any
+
+import pyarrow as pa
+
+MAGIC = b"PAR1"
+I16, I32, I64, BINARY, LIST, STRUCT = 4, 5, 6, 8, 9, 12
+_TRUE, _FALSE, _BYTE, _DOUBLE, _SET = 1, 2, 3, 7, 10
+_FIXED = {_BYTE: 1, _DOUBLE: 8}
+"""Types whose values have so many bytes."""
+_TAIL = 8
+"""Bytes after the footer: its length, and the magic number."""
+
+Struct = dict[int, tuple[int, Any]]
+"""Id of a field -> its type and value. That of a list or a set is the type of its elements and they."""
+
+
+def read_footer(file: pa.NativeFile) -> Struct:
+    """The footer of a file. Raises ValueError if it is no plain Parquet file."""
+    size = file.size()
+    tail = file.read_at(_TAIL, size - _TAIL)
+    if tail[4:] != MAGIC:
+        raise ValueError("no Parquet file, or one whose footer is encrypted")
+    length = int.from_bytes(tail[:4], "little")
+    return parse(file.read_at(length, size - _TAIL - length))
+
+
+def footer_bytes(footer: Struct) -> bytes:
+    """A footer with all that follows it in a file."""
+    content = bytearray()
+    _put_struct(content, footer)
+    return bytes(content) + len(content).to_bytes(4, "little") + MAGIC
+
+
+def parse(content: bytes) -> Struct:
+    """A tree from its bytes."""
+    return _Parser(content).structure()
+
+
+def value(tree: Struct, field: int, otherwise: Any = None) -> Any:
+    """The value of a field that may be missing."""
+    return tree[field][1] if field in tree else otherwise
+
+
+def elements(tree: Struct, field: int) -> list[Any]:
+    """The elements of a list; none if it is missing."""
+    found: list[Any] = tree[field][1][1] if field in tree else []
+    return found
+
+
+class _Parser:
+    """Written for speed: a footer has thousands of values."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._at = content, 0
+
+    def structure(self) -> Struct:
+        found: Struct = {}
+        field = 0
+        while head := self._byte():
+            kind = head & 15
+            field = field + (head >> 4) if head >> 4 else self._integer()
+            found[field] = (kind, self._value(kind))
+        return found
+
+    def _value(self, kind: int) -> Any:
+        if kind in (I32, I64, I16):
+            return self._integer()
+        if kind == BINARY:
+            return self._take(self._varint())
+        if kind == STRUCT:
+            return self.structure()
+        if kind in (LIST, _SET):
+            return self._list()
+        if kind in (_TRUE, _FALSE):
+            return kind == _TRUE
+        if kind in _FIXED:
+            return self._take(_FIXED[kind])
+        raise ValueError(f"type {kind} is in no footer")
+
+    def _list(self) -> tuple[int, list[Any]]:
+        head = self._byte()
+        count, kind = head >> 4, head & 15
+        count = self._varint() if count == 15 else count
+        # Of a list, unlike of a field, booleans are bytes.
+        kind = _BYTE if kind in (_TRUE, _FALSE) else kind
+        return kind, [self._value(kind) for _ in range(count)]
+
+    def _integer(self) -> int:
+        read = self._varint()
+        return (read >> 1) ^ -(read & 1)
+
+    def _varint(self) -> int:
+        found = self._byte()
+        if found < 128:
+            return found
+        found, shift = found & 127, 7
+        while (byte := self._byte()) & 128:
+            found |= (byte & 127) << shift
+            shift += 7
+        return found | byte << shift
+
+    def _byte(self) -> int:
+        self._at += 1
+        return self._content[self._at - 1]
+
+    def _take(self, count: int) -> bytes:
+        self._at += count
+        return self._content[self._at - count : self._at]
+
+
+def _put_struct(out: bytearray, tree: Struct) -> None:
+    last = 0
+    for field, (kind, found) in sorted(tree.items()):
+        # A boolean is in its type.
+        kind = (_TRUE if found else _FALSE) if kind in (_TRUE, _FALSE) else kind
+        if field - last < 16:
+            out.append((field - last) << 4 | kind)
+        else:
+            out.append(kind)
+            _put_integer(out, field)
+        _put_value(out, kind, found)
+        last = field
+    out.append(0)
+
+
+def _put_value(out: bytearray, kind: int, found: Any) -> None:
+    if kind in (I32, I64, I16):
+        _put_integer(out, found)
+    elif kind == BINARY:
+        _put_varint(out, len(found))
+        out += found
+    elif kind == STRUCT:
+        _put_struct(out, found)
+    elif kind in (LIST, _SET):
+        _put_list(out, *found)
+    elif kind in _FIXED:
+        out += found
+
+
+def _put_list(out: bytearray, kind: int, found: list[Any]) -> None:
+    if len(found) < 15:
+        out.append(len(found) << 4 | kind)
+    else:
+        out.append(240 | kind)
+        _put_varint(out, len(found))
+    for each in found:
+        _put_value(out, kind, each)
+
+
+def _put_integer(out: bytearray, number: int) -> None:
+    _put_varint(out, number << 1 if number >= 0 else (-number << 1) - 1)
+
+
+def _put_varint(out: bytearray, number: int) -> None:
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)

@@ -1,0 +1,233 @@
+"""Data files whose rows are all those of other files, with some columns more, which are not decoded for it.
+
+A column of a Parquet file lies in chunks that mean the same at any other place: only the footer says where they are. So
+they are copied as bytes, which takes a tenth of the time that reading and writing their values does.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    sanitize_column_names,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
+from pyiceberg.table.locations import load_location_provider
+
+from dedup_platform.lake.parquet_footer import (
+    I64,
+    LIST,
+    MAGIC,
+    STRUCT,
+    Struct,
+    elements,
+    footer_bytes,
+    read_footer,
+    value,
+)
+from dedup_platform.lake.table_files import TableFiles
+
+_BLOCK_BYTES = 8 * 2**20
+
+# Ids of fields in parquet-format's `parquet.thrift`.
+_SCHEMA, _ROWS, _GROUPS, _KEYS, _ENCRYPTED = 2, 3, 4, 5, 8
+_NAME, _FIELD_ID = 4, 9
+_COLUMNS, _GROUP_BYTES, _GROUP_ROWS, _GROUP_AT, _GROUP_COMPRESSED = 1, 2, 3, 5, 6
+_OTHER_FILE, _CHUNK_AT, _CHUNK, _CHUNK_ENCRYPTED = 1, 2, 3, 8
+_PATH, _BYTES, _COMPRESSED, _DATA_AT, _INDEX_AT, _DICTIONARY_AT, _BLOOM, _BLOOM_BYTES = 3, 6, 7, 9, 10, 11, 14, 15
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All rows of a data file, in its order."""
+
+    file: DataFile
+    footer: Struct
+    same: Mapping[str, Any]
+    """The columns that the file has not got but `number`, and their value in all rows."""
+    first: int
+    """The number of the first row."""
+
+
+@dataclass(frozen=True)
+class WholeFiles:
+    """Makes files of a table from whole files of another one, whose columns it has, too."""
+
+    source: TableFiles
+    target: TableFiles
+    number: str
+    """The column of the target that numbers rows."""
+
+    def look(self, file: DataFile) -> Struct | None:
+        """The footer of a file whose columns are those that the target needs, and no others; None of any other file.
+
+        Files of other writers, or from before the table got a column, may be such.
+        """
+        with self.source.io.new_input(file.file_path).open() as opened:
+            try:
+                footer = read_footer(opened)
+            except ValueError:
+                return None
+        columns = [_without_id(each) for each in elements(footer, _SCHEMA)[1:]]
+        is_whole = len(columns) == len(self.source.metadata.schema().fields) and _is_plain(footer)
+        return footer if is_whole and all(self._known.get(each[_NAME]) == each for each in columns) else None
+
+    def write(self, place: Sequence[int | None], parts: Sequence[Whole]) -> DataFile:
+        """Write some files' rows, one file after the other, as one new file, whose partition has these values."""
+        schema, spec, properties = self._schema, self.target.metadata.spec(), self.target.metadata.properties
+        key = PartitionKey(
+            [PartitionFieldValue(field, each) for field, each in zip(spec.fields, place, strict=True)], spec, schema
+        )
+        locations = load_location_provider(self.target.metadata.location, properties)
+        path = locations.new_data_location(f"00000-0-{uuid4()}.parquet", key)
+        output = self.target.io.new_output(path)
+        with output.create() as out:
+            out.write(MAGIC)
+            groups = [group for part in parts for group in self._copied(part, out)]
+            footer = self._footer(groups)
+            out.write(footer)
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=pq.read_metadata(BytesIO(MAGIC + footer)),
+            stats_columns=compute_statistics_plan(schema, properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        made = DataFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=path,
+            file_format=FileFormat.PARQUET,
+            partition=key.partition,
+            file_size_in_bytes=len(output),
+            sort_order_id=None,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+        return self.target.partitioned(made)
+
+    @cached_property
+    def _schema(self) -> Any:
+        return sanitize_column_names(self.target.metadata.schema())
+
+    @cached_property
+    def _arrow_schema(self) -> pa.Schema:
+        return schema_to_pyarrow(self._schema)
+
+    @cached_property
+    def _template(self) -> Struct:
+        """The footer of a file of the target without any row."""
+        return self._in_memory(self._arrow_schema.empty_table())[1]
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, Any], Struct]:
+        """The target's columns by name. Elements of lists come after all that a source may have."""
+        return {each[_NAME]: _without_id(each) for each in reversed(elements(self._template, _SCHEMA)[1:])}
+
+    def _copied(self, part: Whole, out: pa.NativeFile) -> Iterator[Struct]:
+        """Copy the row groups of a file, each behind its new columns; returns them as they are now."""
+        first = part.first
+        with self.source.io.new_input(part.file.file_path).open() as opened:
+            for group in elements(part.footer, _GROUPS):
+                rows = value(group, _GROUP_ROWS)
+                content, footer = self._in_memory(self._added(part, first, rows))
+                [added] = elements(footer, _GROUPS)
+                begins = out.tell()
+                columns = [
+                    *_copy(added, pa.BufferReader(content), out),
+                    *_copy(group, opened, out),
+                ]
+                yield self._group(columns, rows, begins)
+                first += rows
+
+    def _added(self, part: Whole, first: int, rows: int) -> pa.Table:
+        fields = [field for field in self._arrow_schema if field.name in part.same or field.name == self.number]
+        columns = [
+            pa.arange(first, first + rows)
+            if field.name == self.number
+            else pa.repeat(pa.scalar(part.same[field.name], field.type), rows)
+            for field in fields
+        ]
+        return pa.table(columns, schema=pa.schema(fields))
+
+    def _in_memory(self, rows: pa.Table) -> tuple[bytes, Struct]:
+        """A file of these rows as one row group, and its footer."""
+        content, said = pa.BufferOutputStream(), self.target.metadata.properties
+        with pq.ParquetWriter(
+            content,
+            rows.schema,
+            store_decimal_as_integer=True,
+            compression=said["write.parquet.compression-codec"],
+            compression_level=int(said["write.parquet.compression-level"]),
+            # Numbers never repeat; all else is one value.
+            use_dictionary=[name for name in rows.column_names if name != self.number],
+        ) as writer:
+            if len(rows):
+                writer.write_table(rows, row_group_size=len(rows))
+        written = content.getvalue()
+        return written, read_footer(pa.BufferReader(written))
+
+    def _group(self, columns: Sequence[Struct], rows: int, begins: int) -> Struct:
+        """A row group; its columns are in the schema's order."""
+        by_name = {elements(value(column, _CHUNK), _PATH)[0]: column for column in columns}
+        ordered = [by_name[field.name.encode()] for field in self._arrow_schema]
+        sizes = (sum(value(value(column, _CHUNK), field) for column in ordered) for field in (_BYTES, _COMPRESSED))
+        uncompressed, compressed = sizes
+        return {
+            _COLUMNS: (LIST, (STRUCT, ordered)),
+            _GROUP_BYTES: (I64, uncompressed),
+            _GROUP_ROWS: (I64, rows),
+            _GROUP_AT: (I64, begins),
+            _GROUP_COMPRESSED: (I64, compressed),
+        }
+
+    def _footer(self, groups: list[Struct]) -> bytes:
+        footer = {field: each for field, each in self._template.items() if field != _KEYS}
+        footer[_ROWS] = (I64, sum(value(group, _GROUP_ROWS) for group in groups))
+        footer[_GROUPS] = (LIST, (STRUCT, groups))
+        return footer_bytes(footer)
+
+
+def _is_plain(footer: Struct) -> bool:
+    chunks = [chunk for group in elements(footer, _GROUPS) for chunk in elements(group, _COLUMNS)]
+    return _ENCRYPTED not in footer and not any(
+        _OTHER_FILE in chunk or _CHUNK_ENCRYPTED in chunk or _CHUNK not in chunk for chunk in chunks
+    )
+
+
+def _without_id(column: Struct) -> Struct:
+    return {field: each for field, each in column.items() if field != _FIELD_ID}
+
+
+def _copy(group: Struct, source: pa.NativeFile, out: pa.NativeFile) -> list[Struct]:
+    """Copy the bytes of a row group; returns its columns as they are now."""
+    chunks = [value(column, _CHUNK) for column in elements(group, _COLUMNS)]
+    begins = min(map(_begins, chunks))
+    ends = max(_begins(chunk) + value(chunk, _COMPRESSED) for chunk in chunks)
+    moved = out.tell() - begins
+    for at in range(begins, ends, _BLOCK_BYTES):
+        out.write(source.read_at(min(_BLOCK_BYTES, ends - at), at))
+    return [_moved(chunk, moved) for chunk in chunks]
+
+
+def _begins(chunk: Struct) -> int:
+    data: int = value(chunk, _DATA_AT)
+    # Some writers say 0 where there is no dictionary.
+    return min(data, value(chunk, _DICTIONARY_AT) or data)
+
+
+def _moved(chunk: Struct, by: int) -> Struct:
+    """A column that lies elsewhere now; what is beside the row groups (indexes, filters) is not there any more."""
+    kept = {field: each for field, each in chunk.items() if field not in (_INDEX_AT, _BLOOM, _BLOOM_BYTES)}
+    for field in (_DATA_AT, _DICTIONARY_AT):
+        if value(kept, field):
+            kept[field] = (I64, value(kept, field) + by)
+    return {_CHUNK_AT: (I64, 0), _CHUNK: (STRUCT, kept)}
