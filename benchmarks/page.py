@@ -57,6 +57,13 @@ _SECTIONS = {
         "the floor, what Spark's own reader of Kafka takes to write the same 2,000 messages to Parquet as they are, "
         "without taking them apart. Warm, every run from nothing.",
     ),
+    "publish": (
+        "Feeds and sinks",
+        "Everything from nothing with the feeds of all that changed, beside the same without them, in turns. Then all "
+        "sessions to an empty table of Postgres and to an empty topic, exactly once, read from the lake and encoded; "
+        "beside it, as the floor, one COPY into a table with the same key, and a producer without transactions, of "
+        "the same rows, which they have in memory ready to be sent.",
+    ),
     "skew": ("One entity owns a fifth", "Whole processes. The peak is of the process and all its children together."),
     "scale": (
         "Three years of a large stream",
@@ -108,7 +115,7 @@ def _page(figures: Figures, picture: str | None) -> Iterator[str]:
     yield "```text"
     yield "make bench                                                   # the default measures"
     yield 'make bench BENCH="--events 1000000 --contenders ours,duckdb"   # smaller, and some contenders only'
-    yield 'make bench BENCH="--measures history,upkeep,landing,tick,kafka,scale"   # more'
+    yield 'make bench BENCH="--measures history,upkeep,landing,tick,kafka,publish,scale"   # more'
     yield 'make bench BENCH="--measures beside --beside ../before"        # the same by another checkout, in turns'
     yield 'make bench BENCH="--docs docs/benchmarks.md"                  # write this page, too'
     yield "```"
@@ -201,6 +208,10 @@ def _details(section: str, measures: dict[str, dict[str, Figure]]) -> Iterator[s
                 f"Of{name.partition(':')[2]}: {steps}. It writes {megabytes(figure['data_bytes_written'])} of data, "
                 f"raw included; the derived tables hold {megabytes(figure['day_bytes'])} of that day."
             )
+        if "rows_a_second" in figure:
+            told = ", ".join(f"{who} {each['rows_a_second']:,}" for who, each in contenders.items())
+            yield ""
+            yield f"Rows a second{name.partition(':')[2].replace(' ', ' of ', 1)}: {told}."
         if "tables" in figure and name == "rebuild":
             yield ""
             yield "What ours has written, in its time; `duplicate_events` and `session_fragments` nobody else writes:"

@@ -17,7 +17,7 @@ from benchmarks.data import EVENT_COLUMNS, START, Events
 from benchmarks.figures import Figures
 from benchmarks.judge import DisagreementError, Judge
 from benchmarks.machine import about
-from benchmarks.measures import scale, tick
+from benchmarks.measures import publish, scale, tick
 from benchmarks.options import parse
 from benchmarks.page import write_page
 from benchmarks.process import ContenderError, Contestant, Run
@@ -260,6 +260,27 @@ def test_what_a_large_stream_leaves_behind_is_measured(tmp_path: Path, monkeypat
     page = tmp_path / "benchmarks.md"
     write_page(bench.figures, page)
     assert f"| metadata file of sessions | {values['scale: metadata file of sessions']:,} |" in page.read_text("utf-8")
+
+
+@pytest.mark.thorough
+def test_feeds_and_sinks_are_measured_beside_the_least_that_can_be_done(tmp_path: Path) -> None:
+    said = "--measures publish --events 4000 --days 3 --buckets 1 --runs 1 --memory 1g --folder"
+    options = parse([*said.split(), str(tmp_path)])
+    bench = Bench(options, Figures(tmp_path / "bench.json", options.described(), about()), Console(quiet=True))
+    publish.measure(bench)
+    cases = {name.partition(": ")[2]: each for name, each in bench.figures.measures.items() if name[:7] == "publish"}
+    sinks = {case.split()[-1]: each for case, each in cases.items() if "sessions into" in case}
+    assert {where: set(each) for where, each in sinks.items()} == {
+        "Postgres": {OURS, publish.PLAIN_COPY},
+        "Kafka": {OURS, publish.PLAIN_PRODUCER},
+    }
+    assert all(figure["rows_a_second"] > 0 for each in sinks.values() for figure in each.values())
+    with_feeds, without = (cases[f"everything from nothing, {how} feeds"][OURS] for how in ("with", "without"))
+    assert with_feeds["data_bytes_written"] > without["data_bytes_written"] + EVENTS.events * 75
+    page = tmp_path / "benchmarks.md"
+    write_page(bench.figures, page)
+    rows = sinks["Kafka"][OURS]["rows_a_second"]
+    assert f"ours {rows:,}, plain producer" in page.read_text("utf-8")
 
 
 def test_another_checkout_must_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ ICEBERG = "iceberg merge"
 FLOOR = "copy"
 TOPIC = "ours (topic)"
 SPARK_TOPIC = "spark (topic)"
+PUBLISHING = "ours (publish)"
 
 _CLASSES = {
     OURS: "ours.Ours",
@@ -28,6 +29,7 @@ _CLASSES = {
     FLOOR: "floor.Floor",
     TOPIC: "topics.OursFromTopic",
     SPARK_TOPIC: "topics.SparkFromTopic",
+    PUBLISHING: "publishing.Publishing",
 }
 NAMES = tuple(_CLASSES)
 
@@ -42,6 +44,7 @@ DESCRIPTIONS = {
     ICEBERG: "Iceberg without this platform: `MERGE INTO` for events, window functions for sessions",
     TOPIC: "this platform: from a topic to `raw_events`, every event with its payload and coordinates, exactly once",
     SPARK_TOPIC: "Spark's own reader of Kafka to Parquet, messages as they are",
+    PUBLISHING: "this platform: feeds of what changed, and all sessions to a sink, exactly once",
     FLOOR: "the floor: the columns of `deduplicated_events` copied from `raw_events` as the platform copies cells",
 }
 

@@ -6,6 +6,7 @@ next one. What a commit changed is in the data files that it took away and added
 
 from collections import Counter
 from collections.abc import Iterable
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import cast
@@ -29,6 +30,8 @@ FILE_ROWS = 500_000
 """A file of changes has about so many rows, unless a commit brings more of them at once."""
 COMMIT_ROWS = 5_000_000
 """After so many rows a feed commits, whatever else waits: what a killed process wrote is written anew."""
+WRITERS = 2
+"""So many files are written at a time."""
 COMMIT_STEPS = 100
 """So many commits of a table are followed in one commit of its feed."""
 
@@ -73,13 +76,14 @@ class Feeds:
         loaded = self.lake.catalog.load_table(stream.name, table)
         source, files = self.lake.table_files(stream, table), feed.files()
         copies = WholeFiles(source, files, ORDINAL)
-        pending = _Pending(files, copies, position)
         differences = Differences(stream, table, source, feed, copies)
-        for step in steps(loaded, position.up_to):
-            pending.add(step, differences.of(step))
-            if pending.is_full:
-                told = self._publish(feed, pending, told)
-        return self._publish(feed, pending, told)
+        with ThreadPoolExecutor(WRITERS) as writers:
+            pending = _Pending(files, copies, writers, position)
+            for step in steps(loaded, position.up_to):
+                pending.add(step, differences.of(step))
+                if pending.is_full:
+                    told = self._publish(feed, pending, told)
+            return self._publish(feed, pending, told)
 
     def _publish(self, feed: FeedTable, pending: "_Pending", told: FeedCommit) -> FeedCommit:
         if pending.up_to is None:
@@ -103,8 +107,8 @@ class Feeds:
 class _Pending:
     """Versions on their way into files that no snapshot of the feed names yet."""
 
-    def __init__(self, files: TableFiles, copies: WholeFiles, position: FeedPosition) -> None:
-        self._files, self._copies = files, copies
+    def __init__(self, files: TableFiles, copies: WholeFiles, writers: Executor, position: FeedPosition) -> None:
+        self._files, self._copies, self._writers = files, copies, writers
         self.begin(position)
 
     def begin(self, position: FeedPosition) -> None:
@@ -114,7 +118,7 @@ class _Pending:
         self.up_to: int | None = None
         self.changes: Counter[str] = Counter()
         self._steps = 0
-        self._written: list[DataFile] = []
+        self._written: list[Future[DataFile]] = []
         self._held: dict[tuple[int, str], list[Piece]] = {}
 
     @property
@@ -149,7 +153,7 @@ class _Pending:
     def close(self) -> list[DataFile]:
         """All of it as files."""
         self._write_all()
-        return self._written
+        return [each.result() for each in self._written]
 
     def _hold(self, place: tuple[int, str], pieces: Iterable[Piece]) -> None:
         for piece in pieces:
@@ -163,13 +167,16 @@ class _Pending:
             self._write(place)
 
     def _write(self, place: tuple[int, str]) -> None:
-        day = (place[0],)
-        for is_whole, pieces in groupby(self._held.pop(place), lambda piece: isinstance(piece, Whole)):
-            if is_whole:
-                file = self._copies.write(day, cast("list[Whole]", list(pieces)))
-            else:
-                file = self._files.write_at(day, pl.concat(cast("list[pl.DataFrame]", list(pieces))).to_arrow())
-            self._written.append(file)
+        """Have a thread write what is held, while more of it is worked out; no more is in memory than is written."""
+        for _, pieces in groupby(self._held.pop(place), lambda piece: isinstance(piece, Whole)):
+            if len(busy := [each for each in self._written if not each.done()]) >= WRITERS:
+                wait(busy, return_when=FIRST_COMPLETED)
+            self._written.append(self._writers.submit(self._file, (place[0],), list(pieces)))
+
+    def _file(self, place: tuple[int], pieces: list[Piece]) -> DataFile:
+        if isinstance(pieces[0], Whole):
+            return self._copies.write(place, cast("list[Whole]", pieces))
+        return self._files.write_at(place, pl.concat(cast("list[pl.DataFrame]", pieces)).to_arrow())
 
 
 def _rows(piece: Piece) -> int:
@@ -183,4 +190,6 @@ def _kind(piece: Piece) -> str:
 
 def _kinds(piece: Piece) -> dict[str, int]:
     """How many changes of each kind there are."""
-    return {INSERT: _rows(piece)} if isinstance(piece, Whole) else dict(piece["_change_type"].value_counts().iter_rows())
+    return (
+        {INSERT: _rows(piece)} if isinstance(piece, Whole) else dict(piece["_change_type"].value_counts().iter_rows())
+    )

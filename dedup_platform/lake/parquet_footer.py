@@ -23,10 +23,10 @@ Struct = dict[int, tuple[int, Any]]
 def read_footer(file: pa.NativeFile) -> Struct:
     """The footer of a file. Raises ValueError if it is no plain Parquet file."""
     size = file.size()
-    tail = file.read_at(_TAIL, size - _TAIL)
-    if tail[4:] != MAGIC:
-        raise ValueError("no Parquet file, or one whose footer is encrypted")
+    tail = file.read_at(_TAIL, max(0, size - _TAIL))
     length = int.from_bytes(tail[:4], "little")
+    if tail[4:] != MAGIC or length > size - _TAIL:
+        raise ValueError("no Parquet file, or one whose footer is encrypted")
     return parse(file.read_at(length, size - _TAIL - length))
 
 
@@ -38,8 +38,11 @@ def footer_bytes(footer: Struct) -> bytes:
 
 
 def parse(content: bytes) -> Struct:
-    """A tree from its bytes."""
-    return _Parser(content).structure()
+    """A tree from its bytes. Raises ValueError if they are none."""
+    try:
+        return _Parser(content).structure()
+    except IndexError:
+        raise ValueError("a footer that is cut off") from None
 
 
 def value(tree: Struct, field: int, otherwise: Any = None) -> Any:

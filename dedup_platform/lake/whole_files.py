@@ -91,7 +91,7 @@ class WholeFiles:
         locations = load_location_provider(self.target.metadata.location, properties)
         path = locations.new_data_location(f"00000-0-{uuid4()}.parquet", key)
         output = self.target.io.new_output(path)
-        with output.create() as out:
+        with output.create(overwrite=True) as out:
             out.write(MAGIC)
             groups = [group for part in parts for group in self._copied(part, out)]
             footer = self._footer(groups)
@@ -160,13 +160,13 @@ class WholeFiles:
 
     def _in_memory(self, rows: pa.Table) -> tuple[bytes, Struct]:
         """A file of these rows as one row group, and its footer."""
-        content, said = pa.BufferOutputStream(), self.target.metadata.properties
+        content = pa.BufferOutputStream()
         with pq.ParquetWriter(
             content,
             rows.schema,
             store_decimal_as_integer=True,
-            compression=said["write.parquet.compression-codec"],
-            compression_level=int(said["write.parquet.compression-level"]),
+            compression="zstd",
+            compression_level=1,
             # Numbers never repeat; all else is one value.
             use_dictionary=[name for name in rows.column_names if name != self.number],
         ) as writer:

@@ -10,13 +10,14 @@ from confluent_kafka import KafkaError, KafkaException, Message as Delivered, Pr
 
 from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
 from dedup_platform.sinks.kafka_log import Log, LogState
-from dedup_platform.sinks.messages import messages, tombstones
+from dedup_platform.sinks.messages import messages, portions, tombstones
 from dedup_platform.sinks.sink import Batch, SinkState, Target
 from dedup_platform.stream import KafkaSink
 
 _LOG = logging.getLogger(__name__)
 _SECONDS = 60.0
 """For brokers to answer, and for a transaction to end."""
+_PORTION_ROWS = 10_000
 _TAKEN = {
     KafkaError._FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
@@ -54,6 +55,8 @@ class KafkaTopic:
                     "transaction.timeout.ms": int(_SECONDS * 1000),
                     "compression.type": "zstd",
                     "linger.ms": 20,
+                    # Most of what a message costs is to be told that it came.
+                    "delivery.report.only.error": True,
                     "on_delivery": self._note,
                 }
             )
@@ -97,9 +100,12 @@ class KafkaTopic:
         """Send a batch, and tombstones of the keys that are left from before and did not come again."""
         is_read = batch.begins or batch.completes or batch.forced or batch.after.snapshot_id is not None
         headers = _FORCED if batch.forced else None
-        for message in messages(batch.changes, self._target, self._said.envelope, is_read):
-            self._send(producer, self._said.topic, message.key, message.value, headers)
-            left.discard(message.key)
+        # While the next ones are made, these are on their way.
+        for changes in portions(batch.changes, _PORTION_ROWS):
+            for message in messages(changes, self._target, self._said.envelope, is_read):
+                self._send(producer, self._said.topic, message.key, message.value, headers)
+                left.discard(message.key)
+            producer.poll(0)
         for message in tombstones(sorted(left)):
             self._send(producer, self._said.topic, message.key, message.value, headers)
 

@@ -26,6 +26,22 @@ def messages(changes: pl.DataFrame, target: Target, envelope: Envelope, begins: 
     rows = _one_an_update(changes, target)
     value = _debezium(rows, target, begins) if envelope == "debezium" else _plain()
     told = rows.select(_key(target), value.alias("value"), is_gone=pl.col("_change_type") == DELETE)
+    if told["is_gone"].any() or told["value"].has_nulls():
+        return _with_tombstones(told)
+    return map(Message._make, zip(told["key"].to_list(), told["value"].to_list(), strict=True))
+
+
+def portions(changes: pl.DataFrame, rows: int) -> Iterator[pl.DataFrame]:
+    """Changes in their order, about so many at once, images of an update together."""
+    first = 0
+    while first < len(changes):
+        last = first + rows
+        last += last < len(changes) and changes["_change_type"][last - 1] == PREIMAGE
+        yield changes[first:last]
+        first = last
+
+
+def _with_tombstones(told: pl.DataFrame) -> Iterator[Message]:
     for key, text, is_gone in told.iter_rows():
         if text is not None:
             yield Message(key, text)

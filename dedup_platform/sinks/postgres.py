@@ -7,6 +7,7 @@ from io import BytesIO
 
 import polars as pl
 import psycopg2
+import psycopg2.errors
 from psycopg2 import sql
 from psycopg2.extensions import connection as Connection, cursor as Cursor
 
@@ -39,6 +40,8 @@ class PostgresTable:
         self.names = Names.of(said.table)
         self._connection: Connection | None = None
         self._epoch = 0
+        self._is_fresh = False
+        """Whether the table had no row, and knew of none that is gone, when it began to be filled."""
 
     def open(self) -> SinkState:
         with self._transaction() as cursor:
@@ -50,6 +53,7 @@ class PostgresTable:
             self._move(cursor, batch)
             if batch.begins:
                 self._forget_versions(cursor)
+                self._is_fresh = schema.is_fresh(cursor, self.names, self._target)
             written, gone = net(batch.changes, self._target.key)
             if len(written):
                 self._upsert(cursor, written, batch.forced)
@@ -58,6 +62,7 @@ class PostgresTable:
             if batch.completes:
                 self._remove_leftovers(cursor, batch.after)
                 self._retire_before(cursor, batch)
+                self._is_fresh = False
             self._note_refusals(cursor, batch)
 
     def look(self) -> SinkState:
@@ -77,7 +82,7 @@ class PostgresTable:
         if self._connection:
             with suppress(psycopg2.Error):
                 self._connection.close()
-        self._connection = None
+        self._connection, self._is_fresh = None, False
 
     @contextmanager
     def _transaction(self) -> Iterator[Cursor]:
@@ -137,7 +142,10 @@ class PostgresTable:
 
     def _upsert(self, cursor: Cursor, rows: pl.DataFrame, forced: bool) -> None:
         columns = [*(column.name for column in self._target.columns), VERSION]
-        self._copy(cursor, INCOMING, rows, columns)
+        if self._is_fresh and not forced and self._fill(cursor, rows, columns):
+            return
+        cursor.execute(schema.temporary(INCOMING, self._target, columns))
+        self._copy(cursor, sql.Identifier(INCOMING), rows, columns)
         into, out_of_retired = schema.upsert(self.names, self._target, columns, forced)
         cursor.execute(into)
         if known := len(rows) - cursor.rowcount:
@@ -148,7 +156,8 @@ class PostgresTable:
         into = _told(rows, "merged_into") if self._target.table == SESSIONS else pl.lit(None, pl.String)
         told = {INTO: into, WHY: _told(rows, "reason"), AT: pl.col("_commit_timestamp")}
         columns = [*self._target.key, *told, VERSION]
-        self._copy(cursor, GONE, rows.select(*self._target.key, VERSION, **told), columns)
+        cursor.execute(schema.temporary(GONE, self._target, columns))
+        self._copy(cursor, sql.Identifier(GONE), rows.select(*self._target.key, VERSION, **told), columns)
         for statement in schema.retire(self.names, self._target, forced):
             cursor.execute(statement)
 
@@ -157,10 +166,22 @@ class PostgresTable:
             self._retire(cursor, rows, forced=False)
         cursor.execute(schema.revive(self.names, self._target))
 
-    def _copy(self, cursor: Cursor, name: str, rows: pl.DataFrame, columns: Sequence[str]) -> None:
-        cursor.execute(schema.temporary(name, self._target, columns))
-        target = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(name), schema.listed(columns))
-        cursor.copy_expert(target, _as_text(rows.select(columns)), 2**20)
+    def _fill(self, cursor: Cursor, rows: pl.DataFrame, columns: Sequence[str]) -> bool:
+        """Copy rows into the table itself; False, and nothing is written, if that needs more care."""
+        cursor.execute("SAVEPOINT filling")
+        try:
+            self._copy(cursor, self.names.rows, rows, columns)
+        except psycopg2.Error as error:
+            cursor.execute("ROLLBACK TO SAVEPOINT filling")
+            # A row that Postgres does not take is no reason to take more care of the others. One that is there is: it
+            # is somebody else's. So is a table that is none, or that policies guard.
+            self._is_fresh = _is_of_rows(error) and not isinstance(error, psycopg2.errors.UniqueViolation)
+            return False
+        return True
+
+    def _copy(self, cursor: Cursor, into: sql.Identifier, rows: pl.DataFrame, columns: Sequence[str]) -> None:
+        target = sql.SQL("COPY {} ({}) FROM STDIN").format(into, schema.listed(columns))
+        cursor.copy_expert(target, as_text(rows.select(columns)), 2**20)
 
     def _remove_leftovers(self, cursor: Cursor, after: Position) -> None:
         statement = sql.SQL("DELETE FROM {} WHERE {} < %s").format(self.names.rows, sql.Identifier(VERSION))
@@ -184,7 +205,7 @@ def _told(rows: pl.DataFrame, name: str) -> pl.Expr:
     return pl.col(there[0]) if there else pl.lit(None, pl.String)
 
 
-def _as_text(rows: pl.DataFrame) -> BytesIO:
+def as_text(rows: pl.DataFrame) -> BytesIO:
     """Rows as COPY reads them. Its csv would end at a line `\\.` inside of a text."""
     texts = pl.col(pl.String).str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))
     found = BytesIO()

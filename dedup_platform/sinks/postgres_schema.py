@@ -180,6 +180,18 @@ def _has_aliases(cursor: Cursor, names: Names, target: Target) -> bool:
     return target.table != SESSIONS or _columns(cursor, names.aliases) >= _ALIAS_COLUMNS
 
 
+def is_fresh(cursor: Cursor, names: Names, target: Target) -> bool:
+    """Whether the table is empty, has the types that we give it, and no row is known to be gone."""
+    question = "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = to_regclass(%s)"
+    cursor.execute(question, (names.rows.as_string(cursor),))
+    types = dict(cursor.fetchall())
+    if any(types.get(column.name) != _type(str(column.type)) for column in target.columns):
+        return False
+    there = sql.SQL("SELECT NOT EXISTS (SELECT 1 FROM {}) AND NOT EXISTS (SELECT 1 FROM {})")
+    cursor.execute(there.format(names.rows, names.retired))
+    return bool(cursor.fetchone() == (True,))
+
+
 def temporary(name: str, target: Target, columns: Sequence[str]) -> sql.Composed:
     """Create a table of these columns that is gone at the end of the transaction."""
     types = {column.name: _type(str(column.type)) for column in target.columns} | {VERSION: "bigint"}

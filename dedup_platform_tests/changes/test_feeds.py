@@ -15,6 +15,7 @@ from dedup_platform.errors import ConflictError
 from dedup_platform.lake import feeds as lake_feeds
 from dedup_platform.lake.feeds import FeedPosition, FeedTable, feed_position
 from dedup_platform.lake.snapshots import ancestry, head
+from dedup_platform.lake.whole_files import WholeFiles
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Maintenance, Stream
 from dedup_platform.tables import EVENT_CHANGES, FEED_OF, FOLLOWED, SESSION_CHANGES, SESSIONS
@@ -309,6 +310,30 @@ def test_a_large_commit_is_worked_out_share_by_share(followed: Followed, monkeyp
     followed.take_in(*(followed.event("b", 10, f"{number}") for number in range(0, 20, 2)))
     told = followed.publish()[SESSION_CHANGES]
     assert told.changes == {"update_preimage": 10, "update_postimage": 10}
+
+
+@pytest.mark.parametrize("rows_a_file", [1, 5, 1000])
+def test_what_is_copied_unread_is_told_as_what_is_read(
+    rows_a_file: int, followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "FILE_ROWS", rows_a_file)
+    for day in range(3):
+        minutes = [(24 * 60 * day + 7 * each, f"e{each % 4}") for each in range(12)]
+        followed.take_in(*(followed.event(f"{minute}", minute, entity) for minute, entity in minutes))
+    followed.platform.repair(EVENTS)
+    with patch.object(differences, "LARGE_ROWS", 10**6), patch.object(WholeFiles, "write", side_effect=AssertionError):
+        followed.publish()
+    read = {feed: followed.feed(feed) for feed in FEED_OF.values()}
+    for feed in FEED_OF.values():
+        followed.platform.lake.catalog.iceberg.drop_table((EVENTS, feed))
+    with (
+        patch.object(differences, "LARGE_ROWS", 1),
+        patch.object(differences, "WHOLE_ROWS", 2),
+        patch.object(WholeFiles, "write", autospec=True, side_effect=WholeFiles.write) as written,
+    ):
+        followed.platform.publish_changes(EVENTS)
+    assert written.call_count >= 3
+    assert {feed: followed.feed(feed) for feed in FEED_OF.values()} == read
 
 
 def test_a_new_aggregate_comes_to_the_feed(followed: Followed) -> None:

@@ -15,6 +15,8 @@ _SMALL = {
     # So that few rows are cut into many pieces.
     "dedup_platform.recompute.chunks.CHUNK_BYTES": 1,
     "dedup_platform.changes.difference.CHUNK_BYTES": 4 * 1024,
+    "dedup_platform.changes.difference.LARGE_ROWS": 6,
+    "dedup_platform.changes.difference.WHOLE_ROWS": 2,
     "dedup_platform.changes.publisher.BATCH_ROWS": 5,
     "dedup_platform.changes.aliases.COMMIT_ROWS": 4,
     "dedup_platform.changes.aliases.FILE_ROWS": 2,

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from dedup_platform.planning.moments import EPOCH
 from dedup_platform.sinks import Target
-from dedup_platform.sinks.messages import Message, messages, tombstones
+from dedup_platform.sinks.messages import Message, messages, portions, tombstones
 from dedup_platform.tables import COORDINATES, SESSIONS, Column
 
 TARGET = Target(
@@ -186,6 +186,16 @@ def test_an_attribute_of_a_name_that_only_sessions_feeds_have_is_only_a_value(te
     )
     [(_, value)] = read(messages(rows.drop("_split_from"), target, "debezium", False))
     assert (value["op"], value["source"]["split_from"], value["after"]["split_from"]) == ("c", None, text)
+
+
+@given(CHANGES, st.integers(1, 5))
+def test_portions_are_all_changes_and_part_no_images(changes: list[Any], rows: int) -> None:
+    whole = rows_of(changes)
+    parts = list(portions(whole, rows))
+    assert pl.concat([whole.clear(), *parts]).equals(whole)
+    assert all(0 < len(each) <= rows + 1 for each in parts)
+    told = [message for each in parts for message in messages(each, TARGET, "row", False)]
+    assert told == list(messages(whole, TARGET, "row", False))
 
 
 def test_tombstones_have_no_value() -> None:

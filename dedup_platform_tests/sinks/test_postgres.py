@@ -199,6 +199,68 @@ def test_one_changed_row_is_one_updated_row_for_the_server(store: Store) -> None
     assert tuple(new - old for new, old in zip(after, before, strict=True)) == (0, 1, 0)
 
 
+def begin(sink: PostgresTable, *rows: tuple[str, int, int, str, int], place: int | None = None) -> None:
+    """Begin with these rows of version 1, of which more are to come if they end at a place."""
+    after = Position("feed", 1) if place is None else Position("feed", 1, place, 10)
+    sink.write(Batch(sink.open().position, after, some_changes(*rows), begins=True, completes=place is None))
+
+
+def test_an_empty_table_is_filled_without_another_table_between(store: Store) -> None:
+    store.sink().open()
+    store.ask(
+        "CREATE FUNCTION no() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'another table'; END $$;"
+        "CREATE EVENT TRIGGER no ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION no()"
+    )
+    sink = store.sink()
+    begin(sink, ("insert", 1, 0, "a", 1), ("insert", 1, 1, "b", 2), place=1)
+    rest = some_changes(("insert", 1, 2, "c", 3))
+    sink.write(Batch(Position("feed", 1, 1, 10), Position("feed", 1), rest, completes=True))
+    assert store.counts() == {"a": 1, "b": 2, "c": 3}
+    with pytest.raises(SinkError, match="another table"):
+        sink.write(Batch(Position("feed", 1), Position("feed", 2), some_changes(("insert", 2, 0, "d", 1))))
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_rows_of_others_in_a_table_that_is_filled_give_way(when: str, store: Store) -> None:
+    store.sink().open()
+    theirs = "INSERT INTO copies (session_id, event_count) VALUES ('b', 7), ('mine', 8)"
+    if when == "before":
+        store.ask(theirs)
+    sink = store.sink()
+    begin(sink, ("insert", 1, 0, "a", 1), place=0)
+    if when == "meanwhile":
+        store.ask(theirs)
+    rest = some_changes(("insert", 1, 1, "b", 2), ("insert", 1, 2, "c", 3))
+    sink.write(Batch(Position("feed", 1, 0, 10), Position("feed", 1), rest, completes=True))
+    assert store.counts() == {"a": 1, "b": 2, "c": 3}
+
+
+def test_a_row_that_is_refused_while_a_table_is_filled_is_told_and_the_rest_is_filled(store: Store) -> None:
+    sink = store.sink()
+    with pytest.raises(RefusedRowsError, match="invalid byte sequence"):
+        begin(sink, ("insert", 1, 0, "a", 1), ("insert", 1, 1, "b\0", 2))
+    assert store.counts() == {}
+    begin(sink, ("insert", 1, 0, "a", 1))
+    assert store.counts() == {"a": 1}
+
+
+def test_a_table_of_other_types_is_filled_as_it_is_updated(store: Store) -> None:
+    store.ask("CREATE TABLE copies (session_id text PRIMARY KEY, event_count text)")
+    store.sink().open()
+    store.ask("CREATE DOMAIN none AS text CHECK (VALUE <> '1'); ALTER TABLE copies ALTER event_count TYPE none")
+    with pytest.raises(RefusedRowsError, match="check constraint"):
+        begin(store.sink(), ("insert", 1, 0, "a", 1))
+    begin(store.sink(), ("insert", 1, 0, "a", 2))
+    assert store.ask("SELECT session_id, event_count FROM copies") == [("a", "2")]
+
+
+def test_a_view_is_filled_as_it_is_updated(store: Store) -> None:
+    store.sink().open()
+    store.ask("ALTER TABLE copies RENAME TO rows; CREATE VIEW copies AS SELECT * FROM rows")
+    begin(store.sink(), ("insert", 1, 0, "a", 1))
+    assert store.counts() == {"a": 1}
+
+
 def test_a_store_that_is_not_there_is_said_without_the_password(store: Store) -> None:
     sink = store.sink(port="1")
     with pytest.raises(SinkError, match=r"conformance: sink tried: .*refused") as raised:

@@ -1,0 +1,164 @@
+"""Files that are copied with columns added, without being decoded: the same rows to whoever reads them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.conversions import from_bytes
+from pyiceberg.manifest import DataFile
+from pyiceberg.types import LongType
+from pyspark.sql import SparkSession
+
+from dedup_platform.lake.feeds import FeedTable
+from dedup_platform.lake.whole_files import Whole, WholeFiles
+from dedup_platform.planning.cells import Cell
+from dedup_platform.rules.changes import told_of_insertion
+from dedup_platform.stream import Stream
+from dedup_platform.tables import DEDUPLICATED_EVENTS, EVENT_CHANGES, column_names
+from dedup_platform.testing import HeldClock, light_platform, make_stream, utc
+
+AT = utc("2024-03-01T10:00")
+ATTRIBUTES = {"page": "string", "amount": "decimal(12,2)", "count": "long", "share": "double", "day": "date"}
+COMMIT = {"_commit_version": 7, "_commit_timestamp": AT, "_commit_snapshot_id": 2**62}
+
+
+class Tables:
+    """A table of events and the feed of its changes, both empty, and files of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.stream: Stream = make_stream(folder, attributes=ATTRIBUTES, aggregates={})
+        platform = light_platform(folder / "home", self.stream, HeldClock(AT))
+        platform.lake.create(self.stream, 1)
+        self.names = column_names(self.stream, DEDUPLICATED_EVENTS)
+        self.events = platform.lake.table_files(self.stream, DEDUPLICATED_EVENTS)
+        feed = FeedTable(platform.lake.catalog, self.stream, DEDUPLICATED_EVENTS)
+        feed.prepare()
+        self.changes = feed.files()
+        self.copies = WholeFiles(self.events, self.changes, "_change_ordinal")
+        self.feed = feed
+
+    def rows(self, first: int, count: int) -> pa.Table:
+        def value(name: str, number: int) -> Any:
+            made: dict[str, Callable[[], Any]] = {
+                "event_time": lambda: AT,
+                "amount": lambda: Decimal(number) / 100,
+                "count": lambda: number % 7,
+                "share": lambda: number / 3,
+                "day": lambda: AT.date(),
+                "source_offset": lambda: number,
+            }
+            if number % 5 == 0 and name in ATTRIBUTES:
+                return None
+            return made[name]() if name in made else 0 if name.startswith("source_") else f"{name} {number} ü"
+
+        types = {"arrival_time": AT}
+        columns = {
+            name: [types.get(name, value(name, each)) for each in range(first, first + count)] for name in self.names
+        }
+        return pa.table(columns)
+
+    def write(self, rows: pa.Table, group: int = 10) -> DataFile:
+        """A file of the table with row groups of so many rows."""
+        said = self.events.metadata.properties | {"write.parquet.row-group-limit": str(group)}
+        metadata = self.events.metadata.model_copy(update={"properties": said})
+        cell = Cell(self.stream.partitions.ordinal(AT), 0)
+        return replace(self.events, metadata=metadata).write(cell, rows)
+
+    def copy(self, *files: DataFile) -> DataFile:
+        same = {**told_of_insertion(self.stream, DEDUPLICATED_EVENTS), **COMMIT}
+        parts, first = list[Whole](), 100
+        for file in files:
+            footer = self.copies.look(file)
+            assert footer
+            parts.append(Whole(file, footer, same, first))
+            first += file.record_count
+        return self.copies.write((AT.toordinal() - utc("1970-01-01").toordinal(),), parts)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    return Tables(tmp_path)
+
+
+def test_copied_rows_are_the_same_with_the_columns_that_were_added(tables: Tables) -> None:
+    rows = [tables.rows(0, 25), tables.rows(25, 1), tables.rows(26, 30)]
+    made = tables.copy(*(tables.write(each) for each in rows))
+    found = tables.changes.read([made], column_names(tables.stream, EVENT_CHANGES))
+    expected = pa.concat_tables(rows)
+    assert found.select(tables.names).to_pylist() == expected.to_pylist()
+    assert found["_change_ordinal"].to_pylist() == list(range(100, 156))
+    added = found.drop_columns([*tables.names, "_change_ordinal"]).to_pylist()
+    told = {"_change_type": "insert", "reason": "new", "changed_columns": None, "is_db_update": True}
+    assert added == [{**COMMIT, **told, "is_downstream": True}] * 56
+
+
+def test_manifests_know_as_much_of_a_copied_file_as_of_any_other(tables: Tables) -> None:
+    file = tables.write(tables.rows(0, 25))
+    made = tables.copy(file)
+    other = tables.changes.write_at(list(made.partition), tables.changes.read([made], _all(tables)))
+    bounds = [
+        {at: from_bytes(LongType(), each) for at, each in (of or {}).items()}
+        for of in (made.lower_bounds, made.upper_bounds)
+    ]
+    assert [sorted(each.values()) for each in bounds] == [[7, 100], [7, 124]]
+    assert (made.lower_bounds, made.upper_bounds) == (other.lower_bounds, other.upper_bounds)
+    assert (made.record_count, made.spec_id, made.partition) == (25, other.spec_id, other.partition)
+    assert made.file_size_in_bytes == Path(made.file_path.removeprefix("file:")).stat().st_size
+    [first, second, third] = made.split_offsets or ()
+    assert 4 == first < second < third < made.file_size_in_bytes
+
+
+def test_other_readers_read_a_copied_file(tables: Tables, spark: SparkSession) -> None:
+    made = tables.copy(tables.write(tables.rows(0, 25)), tables.write(tables.rows(25, 25)))
+    path = made.file_path.removeprefix("file:")
+    question = "count(*) AS n, sum(_change_ordinal) AS ordinals, sum(amount) AS amount, max(event_id) AS last"
+    expected = (50, sum(range(100, 150)), Decimal("9.00"), "event_id 9 ü")
+    assert duckdb.sql(f"SELECT {question} FROM '{path}'").fetchall() == [expected]
+    counted = pl.read_parquet(path).select(pl.len(), pl.sum("_change_ordinal"), pl.sum("amount"), pl.max("event_id"))
+    assert counted.row(0) == expected
+    assert (
+        tuple(spark.read.parquet(path).selectExpr(*question.replace(" AS ", " AS ").split(", ")).collect()[0])
+        == expected
+    )
+    assert pq.ParquetFile(path).metadata.num_row_groups == 6
+
+
+@pytest.mark.parametrize("wrong", ["other_type", "lacks_one", "one_more", "renamed", "no_parquet"])
+def test_a_file_that_is_not_as_the_feed_needs_it_is_left_to_be_read(wrong: str, tables: Tables) -> None:
+    right = pq.read_table(tables.write(tables.rows(0, 3)).file_path.removeprefix("file:"))
+    made: dict[str, Callable[[], pa.Table]] = {
+        "other_type": lambda: right.set_column(right.schema.get_field_index("count"), "count", [pa.array([1, 2, 3])]),
+        "lacks_one": lambda: right.drop_columns(["page"]),
+        "one_more": lambda: right.append_column("more", [pa.array([1, 2, 3])]),
+        "renamed": lambda: right.rename_columns(["it" if name == "page" else name for name in right.column_names]),
+    }
+    file = tables.write(tables.rows(0, 3))
+    if wrong == "no_parquet":
+        Path(file.file_path.removeprefix("file:")).write_bytes(b"nothing of the kind")
+    else:
+        pq.write_table(made[wrong](), file.file_path.removeprefix("file:"))
+    assert tables.copies.look(file) is None
+
+
+def test_a_file_of_another_writer_with_dictionaries_and_pages_of_its_own_is_copied(tables: Tables) -> None:
+    rows = tables.rows(0, 40)
+    file = tables.write(rows)
+    path = file.file_path.removeprefix("file:")
+    options: dict[str, Any] = {"compression": "gzip", "data_page_size": 64, "write_page_index": True}
+    pq.write_table(
+        pq.read_table(path), path, row_group_size=40, use_dictionary=["page"], store_decimal_as_integer=True, **options
+    )
+    made = tables.copy(file)
+    assert tables.changes.read([made], tables.names).to_pylist() == rows.to_pylist()
+    assert not pq.read_metadata(made.file_path.removeprefix("file:")).row_group(0).column(5).has_column_index
+
+
+def _all(tables: Tables) -> Sequence[str]:
+    return column_names(tables.stream, EVENT_CHANGES)
