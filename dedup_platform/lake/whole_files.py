@@ -17,11 +17,11 @@ from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
-    sanitize_column_names,
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
+from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 
 from dedup_platform.lake.parquet_footer import (
