@@ -14,7 +14,7 @@ from dedup_platform.testing.servers import PostgresServer
 from dedup_platform_tests.servers import new_name
 
 EVENTS, SINK = "events", "marts"
-FEW, MANY = 20_000, 1_000_000
+FEW, MANY = 5_000, 1_000_000
 DAYS = 10
 FIRST = utc("2024-01-02T10:00")
 ARRIVED = utc("2024-02-01")

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dedup_platform.planning.moments import EPOCH
 from dedup_platform.sinks import Target
@@ -188,6 +188,7 @@ def test_an_attribute_of_a_name_that_only_sessions_feeds_have_is_only_a_value(te
     assert (value["op"], value["source"]["split_from"], value["after"]["split_from"]) == ("c", None, text)
 
 
+@settings(deadline=None)  # a machine may be busy
 @given(CHANGES, st.integers(1, 5))
 def test_portions_are_all_changes_and_part_no_images(changes: list[Any], rows: int) -> None:
     whole = rows_of(changes)
