@@ -103,6 +103,9 @@ FAULTS: Mapping[str, Mapping[str, Any]] = {
     "a gap as long as the timeout splits within a partition": {"dedup_platform.recompute.tasks.fragment": _open_gap},
     "a gap as long as the timeout splits between partitions": {"dedup_platform.rules.sessions.chained": _open_chains},
     "not the first arrival wins": {"dedup_platform.rules.deduplicated._beaten": _last_wins},
+    "a retired session is merged into the first that overlaps it": {
+        "dedup_platform.rules.changes._where_first_arrived": lambda retired: retired
+    },
     "upkeep does not say again what it makes unprovable": {
         "dedup_platform.maintenance.upkeep.Maintenance._settle": lambda *_: None
     },
