@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dedup_platform import tables
-from dedup_platform.cli import output, rejected, sources, values
+from dedup_platform.cli import explain, output, rejected, sources, values
 from dedup_platform.cli.deployment import (
     Deployment,
     JsonOption,
@@ -55,6 +55,7 @@ app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=Fals
 app.add_typer(sources.files_app, name="files")
 app.add_typer(sources.offsets_app, name="offsets")
 app.add_typer(rejected.app, name="rejected")
+app.add_typer(explain.app, name="explain")
 app.add_typer(sources.batches_app, name="batches")
 app.command()(publish)
 

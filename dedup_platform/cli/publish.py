@@ -8,7 +8,6 @@ import typer
 from dedup_platform.changes import Choice, Published
 from dedup_platform.cli import values
 from dedup_platform.cli.deployment import Deployment, JsonOption, Outcome, StreamsOption, for_each, ordinals, out
-from dedup_platform.orchestration.publish import sentence, told
 from dedup_platform.stream import Stream
 from dedup_platform.tables import SESSIONS
 
@@ -29,6 +28,8 @@ def publish(
     as_json: JsonOption = False,
 ) -> None:
     """Bring feeds and sinks up to date with the tables; `run` and the sensors do it by themselves."""
+    from dedup_platform.orchestration.publish import sentence, told
+
     deployment = Deployment.of(streams)
     platform = deployment.platform()
     chosen = deployment.chosen(stream)

@@ -145,21 +145,27 @@ def live(table: Table, snapshot: Snapshot) -> Iterator[FileChange]:
 
 
 def files_by_cell(table: Table, snapshot_id: int, cells: Collection[Cell] | None = None) -> dict[Cell, list[DataFile]]:
-    """The data files of a snapshot by cell, of all or of these cells; files of rejected records are in none.
+    """The data files of a snapshot by cell, of all or of these cells; files of rejected records are in none."""
+    found: dict[Cell, list[DataFile]] = {}
+    for entry in live_entries(table, snapshot_id, cells):
+        if cell := cell_of(entry.data_file):
+            found.setdefault(cell, []).append(entry.data_file)
+    return found
+
+
+def live_entries(table: Table, snapshot_id: int, cells: Collection[Cell] | None = None) -> Iterator[ManifestEntry]:
+    """What a snapshot says of its data files, and which commit added each: of all or of those in these cells.
 
     Manifests that can hold none of these cells are not read.
     """
     snapshot = table.snapshot_by_id(snapshot_id)
     assert snapshot is not None, f"{table.name()} has no snapshot {snapshot_id}"
     wanted = None if cells is None else _Wanted.of(cells)
-    found: dict[Cell, list[DataFile]] = {}
     for manifest in snapshot.manifests(table.io):
         if wanted is None or wanted.may_be_in(manifest):
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                cell = cell_of(entry.data_file)
-                if cell and (wanted is None or cell in wanted.cells):
-                    found.setdefault(cell, []).append(entry.data_file)
-    return found
+                if wanted is None or cell_of(entry.data_file) in wanted.cells:
+                    yield entry
 
 
 @dataclass(frozen=True)
@@ -200,15 +206,7 @@ def rejected_files(table: Table, snapshot_id: int) -> list[DataFile]:
 
 def added_rejected_files(table: Table, snapshot: Snapshot) -> list[DataFile]:
     """The data files of rejected records that this snapshot of `raw_events` itself added."""
-    return [
-        entry.data_file
-        for manifest in snapshot.manifests(table.io)
-        if manifest.added_snapshot_id == snapshot.snapshot_id
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-        if entry.status == ManifestEntryStatus.ADDED
-        and entry.snapshot_id == snapshot.snapshot_id
-        and cell_of(entry.data_file) is None
-    ]
+    return [file for file in added_files(table, snapshot) if cell_of(file) is None]
 
 
 def summary(snapshot: Snapshot, name: SummaryKey) -> str | None:

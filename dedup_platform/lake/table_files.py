@@ -10,7 +10,7 @@ from uuid import uuid4
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow, write_file
 from pyiceberg.manifest import DataFile
@@ -26,6 +26,7 @@ from dedup_platform.rules.partitions import partition_ordinal
 
 _BATCH_BYTES = 8 * 2**20
 _BATCH_ROWS = 8192
+_ALL = AlwaysTrue()
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,13 @@ class TableFiles:
             self._selections[names] = self.metadata.schema().select(*names)
         return self._selections[names]
 
-    def read(self, files: Sequence[DataFile], columns: Sequence[str]) -> pa.Table:
-        """The rows of some files; a column that a file is too old to have is null."""
+    def read(self, files: Sequence[DataFile], columns: Sequence[str], where: BooleanExpression = _ALL) -> pa.Table:
+        """The rows of some files, all or those of a condition; a column that a file is too old to have is null.
+
+        Row groups whose statistics leave no room for such a row are not read.
+        """
         schema = self._select(columns)
-        scan = ArrowScan(self.metadata, self.io, schema, AlwaysTrue())
+        scan = ArrowScan(self.metadata, self.io, schema, where)
         return scan.to_table([FileScanTask(file) for file in files]).select(columns)
 
     def batches(self, file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:

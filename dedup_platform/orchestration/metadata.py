@@ -51,6 +51,7 @@ def report(
         for name in written_with(table):
             for partition, numbers in sorted(commit.partitions.items()):
                 metadata = {**_metadata(commit, name, numbers), **_state(reached, partition)}
+                metadata |= explained(stream, name, partition)
                 if partition in chosen or partition in listed:
                     _tell(context, stream, name, partition, metadata, partition in chosen)
                 else:
@@ -151,6 +152,20 @@ def _state(reached: Completeness, partition: int) -> Metadata:
         return {}
     watermark = {"watermark": reached.watermark.isoformat()} if reached.watermark else {}
     return {"state": reached.states[partition], **watermark}
+
+
+def explained(stream: Stream, table: str, partition: int) -> Metadata:
+    """What to type to learn why a row of this partition is as it is; nothing of tables that are not explained."""
+    words = {
+        tables.RAW_EVENTS: "event {} EVENT_ID",
+        tables.DUPLICATE_EVENTS: "event {} EVENT_ID",
+        tables.DEDUPLICATED_EVENTS: "event {} EVENT_ID",
+        tables.SESSIONS: "session {} SESSION_ID",
+    }
+    if table not in words:
+        return {}
+    what = words[table].format(stream.name)
+    return {"explain": f"dedup-platform explain {what} --at {stream.partitions.key(partition)}"}
 
 
 def _skews(clocks: Clocks | None) -> Metadata:

@@ -1,7 +1,8 @@
 """The whole platform behind one object: what Dagster's assets, the command line and tests call.
 
 What is done to a stream's tables is here; `platform.source` is the door to what it reads, `platform.rejected` to the
-records that could not become events, `platform.sinks` to the copies elsewhere.
+records that could not become events, `platform.sinks` to the copies elsewhere, `platform.explained` to why rows are as
+they are.
 """
 
 import sys
@@ -28,6 +29,7 @@ from dedup_platform.planning.completeness import Completeness, completeness
 from dedup_platform.planning.moments import Clock, utc_now
 from dedup_platform.planning.planner import Policy, TablePlan
 from dedup_platform.platform.context import Context
+from dedup_platform.platform.explained import Explanations
 from dedup_platform.platform.points import Points
 from dedup_platform.platform.rejected import EVERY, RejectedRecords
 from dedup_platform.platform.sinks import Sinks
@@ -58,6 +60,7 @@ class Platform(Context):
         self.source = Source(self)
         self.rejected = RejectedRecords(self)
         self.points = Points(self)
+        self.explained = Explanations(self)
         self._recompute = Recompute(self.lake, self.ledger)
         self._feeds, self._aliases = Feeds(self.lake), Aliases(self.lake)
         self._audit = Audit(self.lake)
