@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pyiceberg.expressions import BooleanExpression, GreaterThanOrEqual, LessThanOrEqual
+from pyiceberg.expressions import BooleanExpression
 
 from dedup_platform import tables
-from dedup_platform.explain.conditions import all_of, equal, in_partitions
+from dedup_platform.explain.conditions import all_of, equal, in_partitions, spans
 from dedup_platform.explain.history import RowChange, event_history
 from dedup_platform.explain.records import Coordinates, JudgedRecord, records_of
 from dedup_platform.explain.view import FILE, View, Views
@@ -149,10 +149,7 @@ def session_of(views: Views, entity: str | None, record: JudgedRecord) -> Sessio
     view = views.of(tables.SESSIONS)
     if view is None or entity is None:
         return None
-    time = record.event_time
-    where = all_of(
-        equal({"entity_id": entity}), LessThanOrEqual("started_at", time), GreaterThanOrEqual("ended_at", time)
-    )
+    where = all_of(equal({"entity_id": entity}), spans("started_at", "ended_at", record.event_time))
     columns = ("session_id", "started_at", "ended_at", "event_count")
     rows = view.rows(where, columns, "entity_id", is_one=True).drop(FILE)
     return next((SessionOf(record.coordinates, **row) for row in rows.iter_rows(named=True)), None)

@@ -111,7 +111,7 @@ def _beaten(record: JudgedRecord, event: Event, words: Words) -> Iterator[str]:
 
 def _change(change: RowChange, words: Words) -> Step:
     place = (change.row[name] for name in tables.COORDINATES)
-    name = words.record(tuple(place))  # type: ignore[arg-type]
+    name = words.record(tuple(place))
     what = {"insert": "came", "delete": "went", "update": "changed"}[change.kind]
     columns = f" ({', '.join(change.changed_columns)})" if change.changed_columns else ""
     run = words.run(change)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pyiceberg.expressions import BooleanExpression, In, NotEqualTo
+from pyiceberg.expressions import BooleanExpression
 
 from dedup_platform import tables
-from dedup_platform.explain.conditions import all_of, equal
+from dedup_platform.explain.conditions import all_of, equal, one_of, unequal
 from dedup_platform.explain.view import View, Views
 from dedup_platform.stream import Stream
 
@@ -59,7 +59,7 @@ class SessionHistory:
         found: dict[str, Retired] = {}
         wanted = {session_id}
         while wanted:
-            changes = self._changes(In(self._told["merged_into"], wanted), self._told["merged_into"])
+            changes = self._changes(one_of(self._told["merged_into"], wanted), self._told["merged_into"])
             retired = [each for each in changes if each.row["session_id"] not in found]
             found |= {
                 each.row["session_id"]: Retired(each.row["session_id"], each.merged_into, each.version, each.at)
@@ -86,7 +86,7 @@ def event_history(views: Views, values: Mapping[str, Any]) -> list[RowChange]:
     Most of a feed are new events: files that hold nothing else are left out by their statistics.
     """
     told = _told_names(views.stream, tables.EVENT_CHANGES)
-    where = all_of(NotEqualTo(told["reason"], "new"), equal(values))
+    where = all_of(unequal(told["reason"], "new"), equal(values))
     names = ("entity_id", "event_id", "event_time", "arrival_time", *tables.COORDINATES)
     return _changes(views.of(tables.EVENT_CHANGES), told, where, names, told["reason"])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyiceberg.expressions import BooleanExpression, EqualTo
+from pyiceberg.expressions import BooleanExpression
 
 from dedup_platform import tables
 from dedup_platform.explain.commits import TableCommit, commits_of
@@ -155,9 +155,7 @@ _KNOWN = ("session_id", "entity_id", "started_at", "ended_at", "event_count", "f
 def _row(views: Views, session_id: str, entity: object, near: int | None) -> dict[str, Any] | None:
     view = views.of(tables.SESSIONS)
     assert view is not None
-    where: BooleanExpression = EqualTo("session_id", session_id)
-    if entity is not ANY_ENTITY:
-        where = all_of(where, equal({"entity_id": entity}))
+    where = equal({"session_id": session_id} | ({} if entity is ANY_ENTITY else {"entity_id": entity}))
     wheres = [where]
     if near is not None:
         wheres.insert(0, all_of(where, in_partitions(views.stream, "started_at", [near])))

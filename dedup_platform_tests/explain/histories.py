@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from dedup_platform.explain import ANY_ENTITY, EventAnswer, SessionAnswer
@@ -14,6 +15,10 @@ from dedup_platform_tests.changes.test_feeds import EVENTS, Followed
 
 class Explained(Followed):
     """A stream that is asked why its rows are as they are."""
+
+    def __init__(self, folder: Path, **rules: Any) -> None:
+        super().__init__(folder, **rules)
+        self.stream = load_stream(self.stream.origin)
 
     def take_in(self, *events: Record) -> None:
         """Ingest, repair and publish."""

@@ -36,7 +36,7 @@ def test_a_record_that_was_rejected(explained: Explained) -> None:
     assert answer.delivered is not None
     assert answer.delivered.reason == "redecoded"
     text = told(explained, answer)
-    assert text.startswith("Record 0 of 1.json is no event: it was rejected (missing_event_time).")
+    assert text.startswith("Record 0 of 1.json is no event: it was rejected (unreadable_event_time).")
     assert "`dedup-platform rejected show events 1.json 0` shows it whole." in text
 
 

@@ -36,7 +36,7 @@ def test_a_session_its_events_and_its_changes(explained: Explained) -> None:
     text = text_of(answer, explained)
     assert text.startswith(f"Session {name} of e has 2 events, 2024-01-02 10:00:00 to 2024-01-02 10:10:00.")
     assert "the event that arrived first: b (record 0 of 1.json)" in text
-    assert "no event of the entity is within the timeout of 30m" in text
+    assert "No other event of the entity is within the timeout of 30m" in text
 
 
 def test_a_late_bridge_merges_and_the_retired_id_leads_to_the_other(explained: Explained) -> None:
