@@ -56,8 +56,7 @@ def steps_of_event(event: Event, words: Words) -> Iterator[Step]:
         times = f"{moment(session.started_at)} to {moment(session.ended_at)}"
         yield [
             f"Session {session.session_id} has {words.record(place)}: {times}, {many(session.event_count, 'event')}.",
-            f"`dedup-platform explain session {words.stream.name} {session.session_id} --at "
-            f"{words.partition(session.started_at)}` explains it.",
+            f"dedup-platform explain session {words.stream.name} {session.session_id}",
         ]
     if event.key["entity_id"] is None and any(each.verdict == "kept" for each in event.records):
         yield ["It has no entity, so it is in no session."]
@@ -152,6 +151,6 @@ def _told_of_none(answer: EventAnswer, words: Words) -> Told:
         ["It may not be taken in yet: `dedup-platform status` shows what waits, `dedup-platform run` takes it in."],
     ]
     if whose:
-        again = f"`dedup-platform explain event {words.stream.name} {quoted(answer.event_id)}`"
-        steps.append([f"Another entity may have it: {again}."])
+        again = f"dedup-platform explain event {words.stream.name} {quoted(answer.event_id)}"
+        steps.append(["Another entity may have it:", again])
     return Told(first, (*steps, *stale_tables(answer.stale), [looked_into(answer.read)]))

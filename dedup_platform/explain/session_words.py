@@ -78,7 +78,7 @@ def _session(session: Session, words: Words) -> Iterator[Step]:
     if session.events:
         place = f"--entity {quoted(session.entity_id)} --at {words.partition(session.started_at)}"
         event = quoted(session.events[0].event_id)
-        yield [f"`dedup-platform explain event {words.stream.name} {event} {place}` explains one of them."]
+        yield ["Of one of them:", f"dedup-platform explain event {words.stream.name} {event} {place}"]
 
 
 def _bounds(session: Session, words: Words) -> Step:

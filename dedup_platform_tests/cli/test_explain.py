@@ -58,9 +58,7 @@ def test_json(explained: Explained) -> None:
 @pytest.mark.usefixtures("explained")
 @pytest.mark.parametrize("when", ["yesterday", "2024-13-01"])
 def test_a_time_must_be_one(when: str) -> None:
-    assert "no time and no partition; write 2024-01-01" in " ".join(
-        ask("event", "events", "a", "--at", when, code=2).output.split()
-    )
+    assert f"{when!r} is no time and no partition" in ask("event", "events", "a", "--at", when, code=2).output
 
 
 def test_runs_are_those_that_told_of_the_commits(explained: Explained) -> None:
@@ -95,7 +93,6 @@ def test_runs_are_those_that_told_of_the_commits(explained: Explained) -> None:
 
 def test_dagster_out_of_reach_is_no_failure(explained: Explained, monkeypatch: pytest.MonkeyPatch) -> None:
     explained.take_in(explained.event("a", 0))
-    settings = Settings(home=explained.home)
-    make_dagster_home(settings)
-    monkeypatch.setenv("DEDUP_PLATFORM_DAGSTER_URI", "postgresql://nobody@127.0.0.1:1/none")
+    monkeypatch.setenv("DEDUP_PLATFORM_DAGSTER_URI", "postgresql+psycopg2://nobody@127.0.0.1:1/none")
+    make_dagster_home(Settings(home=explained.home))
     assert "Event a of e" in ask("event", "events", "a").stdout
