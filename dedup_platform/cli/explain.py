@@ -13,7 +13,7 @@ from dedup_platform.explain import ANY_ENTITY, EventAnswer, RecordAnswer, Sessio
 from dedup_platform.explain.event_words import told_of_event
 from dedup_platform.explain.plain import event_value, record_value, session_value
 from dedup_platform.explain.record_words import told_of_record
-from dedup_platform.explain.sentences import Told, Words
+from dedup_platform.explain.sentences import COMMAND, Told, Words
 from dedup_platform.explain.session_words import told_of_session
 from dedup_platform.orchestration.progress import shown
 from dedup_platform.stream import Stream
@@ -144,6 +144,8 @@ def _lines(told: Told) -> Iterator[str]:
 
 
 def _wrapped(text: str, first: str, others: str) -> list[str]:
+    if text.startswith(COMMAND):
+        return [f"{first}{text}"]
     return textwrap.wrap(
         text,
         WIDTH,

@@ -45,7 +45,8 @@ def _rejected(answer: RecordAnswer, words: Words) -> list[Step]:
     return [
         [arrived, *delivered],
         [
-            f"`{show}` shows it whole.",
+            "It is shown whole by",
+            show,
             "Once the stream file is right, `dedup-platform rejected replay` decodes it again.",
         ],
     ]

@@ -14,7 +14,9 @@ from dedup_platform.explain.records import Coordinates
 from dedup_platform.stream import KafkaSource, Stream, format_duration
 
 Step = Sequence[str]
-"""The lines of one step, each as long as it happens to be."""
+"""The lines of one step, each as long as it happens to be. One that is a command is to stay whole."""
+COMMAND = "dedup-platform "
+"""How such a line begins."""
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def test_the_session_of_an_event_may_begin_the_day_before(explained: Explained) 
     explained.take_in(explained.event("a", 14 * 60 - 5), explained.event("b", 14 * 60 + 5))
     [session] = explained.the_event("b").sessions
     assert (session.started_at, session.event_count) == (TEN + timedelta(minutes=14 * 60 - 5), 2)
-    assert f"explain session events {session.session_id} --at 2024-01-02" in told(explained, "b")
+    assert f"dedup-platform explain session events {session.session_id}" in told(explained, "b")
 
 
 def test_an_id_that_entities_share_is_explained_for_some_and_listed_for_the_others(explained: Explained) -> None:

@@ -46,6 +46,11 @@ class _Counting:
         self._counter[self._path] += len(found)
         return bytes(found)
 
+    def read_buffer(self, size: int) -> pa.Buffer:
+        found = self._file.read_buffer(size)
+        self._counter[self._path] += found.size
+        return found
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 

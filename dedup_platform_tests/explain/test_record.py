@@ -37,7 +37,7 @@ def test_a_record_that_was_rejected(explained: Explained) -> None:
     assert answer.delivered.reason == "redecoded"
     text = told(explained, answer)
     assert text.startswith("Record 0 of 1.json is no event: it was rejected (unreadable_event_time).")
-    assert "`dedup-platform rejected show events 1.json 0` shows it whole." in text
+    assert "dedup-platform rejected show events 1.json 0\n" in text
 
 
 def test_a_record_that_never_came(explained: Explained) -> None:
