@@ -95,13 +95,14 @@ def _beaten(record: JudgedRecord, event: Event, words: Words) -> Iterator[str]:
     if winner is None:
         yield f"It was beaten by {name}, which is no record of this key any more."
         return
-    apart = span(abs(record.event_time - winner.event_time))
+    apart = abs(record.event_time - winner.event_time)
+    place = f"lies {span(apart)} away, within the window of {words.window}" if apart else "happened at the same time"
     earlier = (
         f"arrived {span(record.arrival_time - winner.arrival_time)} before it"
         if record.decided_by == "arrival_time"
         else f"arrived at the same moment, and whose {record.decided_by} comes first"
     )
-    yield f"Beaten by {name}, which {earlier} and lies {apart} away, within the window of {words.window}."
+    yield f"Beaten by {name}, which {earlier} and {place}."
     if winner.winner:
         yield "That one is a duplicate itself: a chain longer than the window; only what nothing beats is kept."
     if record.differs:

@@ -35,7 +35,8 @@ def test_a_copy_and_a_conflict_name_the_record_that_beat_them(explained: Explain
     assert [each.decided_by for each in event.records] == [None, "arrival_time", "arrival_time"]
     text = told(explained, "a")
     assert text.startswith("Event a of e was delivered in 3 records: 1 kept, 1 copy, 1 conflict.")
-    assert "Beaten by record 0 of 1.json, which arrived 2m before it and lies 0ms away" in text
+    assert "Beaten by record 0 of 1.json, which arrived 2m before it and happened at the same time." in text
+    assert "which arrived 3m before it and lies 5m away, within the window of 1d." in text
     assert "It differs from that one in event_time, page." in text
 
 
