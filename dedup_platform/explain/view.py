@@ -15,7 +15,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from dedup_platform import tables
-from dedup_platform.lake import Lakehouse
+from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.snapshots import cell_of, head, live_entries, paired_duplicates, pairs
 from dedup_platform.lake.table_files import TableFiles, frame_of
 from dedup_platform.stream import Stream
