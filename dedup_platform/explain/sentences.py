@@ -73,7 +73,7 @@ class Words:
 
     @property
     def timeout(self) -> str:
-        return format_duration(self.stream.sessions.timeout)
+        return format_duration(self.stream.session_timeout)
 
 
 def printable(value: object) -> str:

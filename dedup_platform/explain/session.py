@@ -172,7 +172,7 @@ def _with_events(views: Views, session: Session) -> Session:
     if view is None:
         return session
     columns = ("event_id", "event_time", "arrival_time", *stream.deduplicate.key, *tables.COORDINATES)
-    near = _around(session, stream.sessions.timeout)
+    near = _around(session, stream.session_timeout)
     rows = view.rows(near, tuple(dict.fromkeys(columns)), "entity_id").rows(named=True)
     losers = _losers(views, session)
     events = [_event(row, losers[tuple(row[name] for name in stream.deduplicate.key)]) for row in rows]
