@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from pyiceberg.table.refs import SnapshotRefType
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
@@ -87,7 +88,8 @@ def references(platform: Platform, table: str) -> dict[str, int]:
     """Where `main` and the staged branches of a table are: at which snapshots. Empty if there is no such table."""
     [stream] = platform.streams
     loaded = platform.lake.catalog.load(stream, table)
-    return {name: at.snapshot_id for name, at in loaded.refs().items()} if loaded else {}
+    refs = loaded.refs() if loaded else {}
+    return {name: at.snapshot_id for name, at in refs.items() if at.snapshot_ref_type == SnapshotRefType.BRANCH}
 
 
 def stale(platform: Platform) -> list[object]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
@@ -120,7 +121,7 @@ def branches(platform: Platform, table: str) -> set[str]:
     [stream] = platform.streams
     loaded = platform.lake.catalog.load(stream, table)
     assert loaded
-    return set(loaded.refs()) - {"main"}
+    return {name for name, at in loaded.refs().items() if at.snapshot_ref_type == SnapshotRefType.BRANCH} - {"main"}
 
 
 def refused(two: Two, held: Staged) -> None:
