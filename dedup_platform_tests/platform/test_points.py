@@ -15,7 +15,14 @@ from dedup_platform.lake.points import Point, PointTags
 from dedup_platform.lake.snapshots import ancestry, head
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Points as Rules, Publish, Sessions
-from dedup_platform.tables import ALL, DEDUPLICATED_EVENTS, RAW_EVENTS, SESSION_FRAGMENTS, SESSIONS
+from dedup_platform.tables import (
+    ALL,
+    DEDUPLICATED_EVENTS,
+    DUPLICATE_EVENTS,
+    RAW_EVENTS,
+    SESSION_FRAGMENTS,
+    SESSIONS,
+)
 from dedup_platform.testing import lay_out, write_batch
 from dedup_platform_tests.changes.test_feeds import EVENTS, MINUTE, TEN, Followed
 from dedup_platform_tests.lives.fates import Killed, before_commit
@@ -171,12 +178,29 @@ def test_what_was_built_since_is_in_a_point_if_it_saw_nothing_new(
     assert (point.name, point.as_of) == (name, pointed.snapshot(RAW_EVENTS, back))
 
 
+def test_duplicates_whose_events_never_came_are_in_no_point(pointed: Pointed) -> None:
+    pointed.take_in(pointed.event("a", 0))
+    with patch.object(PointTags, "claim"):
+        pointed.take_in(pointed.event("b", 20))
+    with patch.object(Platform, "repair"):
+        pointed.take_in(pointed.event("b", 21))
+    platform = pointed.platform
+    with before_commit(platform, 1, die), suppress(Killed):
+        platform.repair(EVENTS)
+    assert (point := pointed.make())
+    assert (point.name, point.as_of) == ("v2", pointed.snapshot(RAW_EVENTS, back=1))
+    assert point.snapshots[DUPLICATE_EVENTS] != pointed.snapshot(DUPLICATE_EVENTS)
+
+
 def test_other_rules_are_in_a_point_once_all_is_built_by_them(pointed: Pointed) -> None:
     pointed.take_in(pointed.event("a", 0), pointed.event("b", 20))
     sessions = Sessions(timeout=10 * MINUTE, aggregates=dict(pointed.stream.aggregates))
     pointed.stream = pointed.stream.model_copy(update={"sessions": sessions})
+    pointed.deliver(2 * A_DAY)
+    for table in (DEDUPLICATED_EVENTS, SESSION_FRAGMENTS, SESSIONS):
+        pointed.platform.recompute_stale(EVENTS, table, [pointed.stream.partitions.ordinal(TEN) + 2])
     assert (point := pointed.make())
-    assert point.name == "v1"
+    assert point.name == "v1", "the fragments of the first day are of the rules before"
     pointed.platform.repair(EVENTS)
     assert (point := pointed.make())
     assert point.name == "v2"
