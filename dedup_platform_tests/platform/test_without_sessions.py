@@ -1,5 +1,6 @@
 """Streams whose file has no sessions: from the start, from some day on, or for a while."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -12,6 +13,7 @@ from dedup_platform import cli, tables
 from dedup_platform.cli.export import export
 from dedup_platform.errors import DedupPlatformError, IncompatibleChangeError
 from dedup_platform.lake.snapshots import bucket_count, head
+from dedup_platform.maintenance.checkpoints import Checkpoints
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.testing.judge import wrong_rows
@@ -67,6 +69,13 @@ class Switched(Followed):
         """The control database and the receipts."""
         (self.home / "control.db").unlink()
         shutil.rmtree(self.home / "warehouse" / EVENTS / "receipts")
+
+    def lose_what_tells_of_events(self) -> None:
+        """The control database, and the receipts of the events alone."""
+        (self.home / "control.db").unlink()
+        for file in (self.home / "warehouse" / EVENTS / "receipts").glob("*.json"):
+            if json.loads(file.read_text()).get("table") == tables.DEDUPLICATED_EVENTS:
+                file.unlink()
 
     def rebucket(self, buckets: int) -> None:
         self.platform.change_buckets(EVENTS, buckets)
@@ -160,6 +169,12 @@ MEANWHILE: dict[str, list[Callable[[Switched], None]]] = {
         Switched.forget,
         Switched.lose,
     ],
+    "events went elsewhere, history expired, and what told of the events alone was lost": [
+        Switched.move,
+        Switched.forget,
+        Switched.forget,
+        Switched.lose_what_tells_of_events,
+    ],
     "all that told of anything was lost": [Switched.come, Switched.lose],
     "the number of buckets went to and fro": [lambda it: it.rebucket(2), Switched.come, lambda it: it.rebucket(1)],
     "it went to and fro and history expired": [
@@ -188,6 +203,8 @@ def test_what_did_not_change_meanwhile_is_not_built_again(switched: Switched) ->
     switched.begin()
     switched.off()
     switched.take_in(switched.event("more", 2 * DAY, "f"))
+    platform = switched.platform
+    Checkpoints(platform.lake, platform.ledger).remove_superfluous(switched.stream, timedelta(0))
     switched.on()
     stale = switched.stale()
     assert len(stale[tables.SESSION_FRAGMENTS]) == 1
