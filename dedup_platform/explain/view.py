@@ -115,7 +115,9 @@ class Views:
         return [(name, file) for name, view in self._views.items() if view for file in view.opened.values()]
 
     def _opened(self, name: str) -> View | None:
-        table = self._lake.catalog.load(self.stream.name, name)
+        # Tables of sessions may be there although the stream has none any more: nobody updates them.
+        updated = (*tables.all_of(self.stream), *tables.feeds_of(self.stream).values())
+        table = self._lake.catalog.load(self.stream.name, name) if name in updated else None
         snapshot_id = self._snapshot(name, table) if table else None
         if table is None or snapshot_id is None:
             return None

@@ -47,7 +47,7 @@ class Explanations:
         return replace(
             answer,
             stale=_stale(facts),
-            is_feed_behind=is_behind(lake.catalog, definition, tables.SESSIONS),
+            is_feed_behind=definition.sessions is not None and is_behind(lake.catalog, definition, tables.SESSIONS),
         )
 
     def record(self, stream: str, coordinates: Coordinates) -> RecordAnswer:
@@ -64,7 +64,7 @@ class Explanations:
         ledger = self._context.ledger
         if not ledger.sync(stream.name):
             return {}
-        return {table: ledger.facts(stream, table, fingerprint(stream, table)) for table in tables.DERIVED}
+        return {table: ledger.facts(stream, table, fingerprint(stream, table)) for table in tables.derived(stream)}
 
 
 def _stale(facts: Mapping[str, Facts]) -> dict[str, int]:

@@ -45,7 +45,7 @@ class Switched(Followed):
         """Sessions over midnight and not, of two entities, and one in a day of its own."""
         for entity in ("e", "f"):
             self.take_in(*(self.event(f"{n}", DAY * 0.55 + 20 * n, entity) for n in range(9)))
-        self.take_in(self.event("alone", 5 * DAY, "e"), self.event("alone", 6 * DAY + 10, "f"))
+        self.take_in(self.event("alone", DAY * 1.7, "e"), self.event("alone", DAY * 1.8, "f"))
 
     def come(self) -> None:
         """A late event that joins two sessions, a copy that arrived earlier, and new ones."""
@@ -264,6 +264,16 @@ def test_it_is_said_once_that_tables_stay_as_they_are(command: str, switched: Sw
         result = CliRunner().invoke(cli.app, say, env=environment)
         assert result.exit_code == 0, result.output
         assert " ".join(result.output.split()).count(told) == times
+
+
+def test_events_are_explained_without_sessions(switched: Switched) -> None:
+    switched.begin()
+    [event] = switched.platform.explained.event(EVENTS, "alone", "e").events
+    assert len(event.sessions) == 1
+    switched.off()
+    [event] = switched.platform.explained.event(EVENTS, "alone", "e").events
+    assert (len(event.records), event.sessions) == (1, ())
+    assert switched.platform.explained.session(EVENTS, "0" * 32).session is None
 
 
 def test_a_table_that_the_stream_has_not_cannot_be_exported(switched: Switched, tmp_path: Path) -> None:
