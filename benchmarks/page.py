@@ -36,6 +36,11 @@ _SECTIONS = {
         "A hundred days are built; then a file of late events lands: its ingest and repair, on a warm process. Beside "
         "it stands what doing everything again takes.",
     ),
+    "explain": (
+        "Why a row is as it is",
+        "`dedup-platform explain` as a whole process, from the start of the interpreter to its end, on files that are in no "
+        "cache.",
+    ),
     "history": (
         "Length of the history",
         "One late event lands in one of 10, 100 and 1,000 days of a thousand events each.",

@@ -17,7 +17,7 @@ from benchmarks.data import EVENT_COLUMNS, START, Events
 from benchmarks.figures import Figures
 from benchmarks.judge import DisagreementError, Judge
 from benchmarks.machine import about
-from benchmarks.measures import publish, scale, tick
+from benchmarks.measures import explain, publish, scale, tick
 from benchmarks.options import parse
 from benchmarks.page import write_page
 from benchmarks.process import ContenderError, Contestant, Run
@@ -281,6 +281,18 @@ def test_feeds_and_sinks_are_measured_beside_the_least_that_can_be_done(tmp_path
     write_page(bench.figures, page)
     rows = sinks["Kafka"][OURS]["rows_a_second"]
     assert f"ours {rows:,}, plain producer" in page.read_text("utf-8")
+
+
+@pytest.mark.thorough
+def test_explanations_are_measured_cold(tmp_path: Path) -> None:
+    options = parse(
+        ["--measures", "explain", "--events", "4000", "--days", "2", "--buckets", "1", "--folder", str(tmp_path)]
+    )
+    bench = Bench(options, Figures(tmp_path / "bench.json", options.described(), about()), Console(quiet=True))
+    explain.measure(bench)
+    assert len(bench.figures.measures) == 1 + 3, "the ingest, and each case"
+    for name, each in bench.figures.measures.items():
+        assert name.startswith("ingest") or len(each[OURS]["runs_s"]) == options.runs
 
 
 def test_another_checkout_must_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from dedup_platform import tables
@@ -71,4 +72,6 @@ def _scalar(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()
+    if isinstance(value, float) and not isfinite(value):
+        return None  # JSON has no such number
     return str(value) if isinstance(value, Decimal) else value

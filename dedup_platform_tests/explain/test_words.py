@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -89,6 +90,16 @@ def test_an_event_for_programs(explained: Explained) -> None:
     assert kept["judged"]["snapshot_id"].isdecimal()
     assert conflict["winner"] == kept["coordinates"]
     assert conflict["late_seconds"] == pytest.approx(kept["late_seconds"] + 60)
+
+
+def test_what_is_no_number_of_json_is_null(tmp_path: Path) -> None:
+    explained = Explained(tmp_path, attributes={"share": "double"}, aggregates={})
+    explained.take_in(explained.event("a", 0, share="NaN"), explained.event("a", 0, share="NaN"))
+    answer, words = explained.event_answer("a"), explained.words()
+    _, copy = answer.events[0].records
+    assert (copy.verdict, copy.differs) == ("copy", ())
+    value = event_value(answer, told_of_event(answer, words), words)
+    assert json.loads(json.dumps(value, allow_nan=False))["events"][0]["records"][0]["values"]["share"] is None
 
 
 def test_a_session_for_programs(explained: Explained) -> None:
