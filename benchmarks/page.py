@@ -38,8 +38,8 @@ _SECTIONS = {
     ),
     "explain": (
         "Why a row is as it is",
-        "`dedup-platform explain` as a whole process, from the start of the interpreter to its end, on files that are in no "
-        "cache.",
+        "`dedup-platform explain` as a whole process, from the start of the interpreter to its end, on files that are "
+        "in no cache.",
     ),
     "history": (
         "Length of the history",
