@@ -13,6 +13,7 @@ from dedup_platform.explain.sentences import Words, moment, printable, quoted, s
 from dedup_platform.explain.session_words import told_of_session
 from dedup_platform.stream import Stream
 from dedup_platform.testing import utc
+from dedup_platform_tests.changes.test_feeds import Followed
 from dedup_platform_tests.explain.histories import Explained
 
 
@@ -94,7 +95,7 @@ def test_an_event_for_programs(explained: Explained) -> None:
 
 def test_what_is_no_number_of_json_is_null(tmp_path: Path) -> None:
     explained = Explained(tmp_path, attributes={"share": "double"}, aggregates={})
-    explained.take_in(explained.event("a", 0, share="NaN"), explained.event("a", 0, share="NaN"))
+    Followed.take_in(explained, explained.event("a", 0, share="NaN"), explained.event("a", 0, share="NaN"))
     answer, words = explained.event_answer("a"), explained.words()
     _, copy = answer.events[0].records
     assert (copy.verdict, copy.differs) == ("copy", ())
