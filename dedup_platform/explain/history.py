@@ -119,7 +119,6 @@ def _read(rows: Iterable[dict[str, Any]], told: Mapping[str, str], names: tuple[
 
 
 def _told_names(stream: Stream, feed: str) -> dict[str, str]:
-    """What is told of a change -> the name of its column; there is an underscore in front where the name is taken."""
+    """What is told of a change, but for whom it matters to -> the name of its column."""
     effects = {"is_db_update", "is_downstream"}
-    told = {column.name.removeprefix("_"): column.name for column in tables.told_columns(stream, feed)}
-    return {name: column for name, column in told.items() if name not in effects}
+    return {name: column for name, column in tables.told_names(stream, feed).items() if name not in effects}

@@ -145,7 +145,8 @@ def _session(views: Views, session_id: str, entity: object, near: int | None) ->
         return None
     commit = commits_of(view, [row]).get(row.pop(FILE))
     known = {name: row.pop(name) for name in _KNOWN}
-    session = Session(**known, aggregates=row, commit=commit)
+    aggregates = {name: row[name] for name in views.stream.aggregates if name in row}
+    session = Session(**known, aggregates=aggregates, commit=commit)
     return _with_events(views, session)
 
 

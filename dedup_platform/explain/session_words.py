@@ -22,6 +22,8 @@ CHANGES_SHOWN = 20
 
 def told_of_session(answer: SessionAnswer, words: Words) -> Told:
     """A sentence and steps."""
+    if words.stream.sessions is None:
+        return Told(f"{words.stream.name} has no sessions: its stream file names none.", ())
     steps: list[Step] = []
     if answer.session:
         steps += _session(answer.session, words)

@@ -138,3 +138,15 @@ def test_many_events_and_changes_are_cut_short(explained: Explained, monkeypatch
     text = text_of(explained.session_answer(name), explained)
     assert "and 2 more" in text
     assert "(2 earlier ones)" in text
+
+
+def test_a_stream_that_has_no_sessions_any_more(explained: Explained) -> None:
+    explained.take_in(explained.event("a", 0))
+    [name] = ids(explained)
+    explained.stream = explained.stream.model_copy(update={"sessions": None})
+    assert text_of(explained.session_answer(name), explained) == "events has no sessions: its stream file names none."
+    explained.ingest(explained.event("b", 1), explained.event("b", 2))
+    explained.platform.repair(EVENTS)
+    event = explained.the_event("b")
+    assert ([each.verdict for each in event.records], event.sessions) == (["kept", "conflict"], ())
+    assert explained.session_answer(name).stale.keys() == {"deduplicated_events"}
