@@ -92,10 +92,8 @@ class Platform(Context):
         return self._recompute_stale(self.prepare(stream), table, partitions)
 
     def repair(self, stream: str) -> list[Commit]:
-        """Rebuild all that is stale, table by table, until nothing is; then the tables agree, and a point says so."""
-        commits = self._repair(self.prepare(stream))
-        self.points.make_if_possible(stream)
-        return commits
+        """Rebuild all that is stale, table by table, until nothing is."""
+        return self._repair(self.prepare(stream))
 
     def publish_changes(self, stream: str, only: Collection[str] | None = None) -> list[FeedCommit]:
         """Bring what follows a stream's tables up to the newest commits: feeds, and the aliases of sessions' old ids.

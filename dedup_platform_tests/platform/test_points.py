@@ -23,7 +23,7 @@ from dedup_platform.tables import (
     SESSION_FRAGMENTS,
     SESSIONS,
 )
-from dedup_platform.testing import lay_out, write_batch
+from dedup_platform.testing import Record, lay_out, write_batch
 from dedup_platform_tests.changes.test_feeds import EVENTS, MINUTE, TEN, Followed
 from dedup_platform_tests.lives.fates import Killed, before_commit
 from dedup_platform_tests.lives.points import PointLaws
@@ -54,10 +54,15 @@ class Pointed(Followed):
         publish = Publish(points=Rules(keep=keep, at_most=at_most))
         self.stream = self.stream.model_copy(update={"publish": publish})
 
+    def take_in(self, *events: Record) -> None:
+        """Ingest some events, repair all, and make a point, as a run does."""
+        super().take_in(*events)
+        self.platform.points.make_if_possible(EVENTS)
+
     def deliver(self, *minutes: float) -> None:
         """Ingest an event of each of these times, and repair nothing."""
         with patch.object(Platform, "repair"):
-            self.take_in(*(self.event(f"{self._arrived}", each) for each in minutes))
+            super().take_in(*(self.event(f"{self._arrived}", each) for each in minutes))
 
     def make(self) -> Point | None:
         """Look for a point, and judge what is there; returns the newest one."""
@@ -151,6 +156,7 @@ def test_while_more_comes_in_a_point_is_as_of_what_was_taken_in(number: int, poi
     platform = pointed.platform
     with before_commit(platform, number, lambda: _ingest_beside(pointed)):
         platform.repair(EVENTS)
+    platform.points.make_if_possible(EVENTS)
     pointed.judge()
     assert (point := platform.points.newest(EVENTS))
     assert (point.name, point.as_of) == ("v2", taken_in)
@@ -213,7 +219,7 @@ def test_without_sessions_there_are_fewer_tables(pointed: Pointed) -> None:
     for told, names in ((None, ["v1", "v2"]), (sessions, ["v1", "v2", "v3"])):
         pointed.stream = pointed.stream.model_copy(update={"sessions": told})
         pointed.platform.repair(EVENTS)
-        pointed.judge()
+        pointed.make()
         assert pointed.names() == names, "older points hold what they held"
     assert [*pointed.platform.points.complete(EVENTS)[1].snapshots] == [*ALL[:3]]
     assert pointed.laws_of_points.judged == 3
@@ -297,6 +303,7 @@ def test_names_that_others_gave_are_passed_over_and_stay(pointed: Pointed) -> No
         loaded = catalog.load_table(EVENTS, table)
         loaded.manage_snapshots().create_tag(head(loaded).snapshot_id, name).commit()
     pointed.platform.repair(EVENTS)
+    pointed.platform.points.make_if_possible(EVENTS)
     assert pointed.names() == [], "v4 is taken where sessions are tagged"
     pointed.take_in(pointed.event("b", 20))
     assert pointed.names() == ["v5"]
