@@ -9,9 +9,7 @@ from typing import Literal
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from dedup_platform.cli.values import beginning, record_value
 from dedup_platform.demo import Score
 from dedup_platform.ingest import PartitionOffsets
 from dedup_platform.maintenance.upkeep import Upkeep
@@ -19,19 +17,16 @@ from dedup_platform.orchestration.publish import saved
 from dedup_platform.planning.circuit_breaker import sentence
 from dedup_platform.planning.planner import StaleCell, TablePlan
 from dedup_platform.platform import Status
-from dedup_platform.replay.rejected import Outcome, ReasonCount, RejectedRecord
 from dedup_platform.stream import KafkaSource, Stream, format_duration
 
 SHOWN = 10
 """How many files that are left alone are listed."""
 ID_LENGTH = 12
-RECORDS_SHOWN = 20
-"""How many rejected records are listed."""
 
 
 def print_streams(console: Console, streams: Iterable[Stream]) -> None:
     """One line for each stream."""
-    table = _table("stream", "partitions", "window", "timeout", "source~")
+    table = plain_table("stream", "partitions", "window", "timeout", "source~")
     for stream in streams:
         source = f"{stream.source.format}: {_source(stream)}"
         partitions = f"{stream.partitions.granularity}s from {stream.partitions.key(_first(stream))}"
@@ -58,7 +53,7 @@ def _source(stream: Stream) -> str:
 
 def print_plans(console: Console, plans: Sequence[tuple[Stream, TablePlan]]) -> None:
     """What is stale and why, grouped by table and reason, and the runs that the policy asks for."""
-    table = _table("stream", "table", "reason", "", "cells#", "partitions", "rows waiting#", "for#")
+    table = plain_table("stream", "table", "reason", "", "cells#", "partitions", "rows waiting#", "for#")
     for stream, plan in plans:
         for (reason, ready), cells in groupby(sorted(plan.stale, key=_why), key=_why):
             table.add_row(plan.stream, plan.table, reason, "ready" if ready else "waits", *_extent(stream, list(cells)))
@@ -88,7 +83,7 @@ def print_status(console: Console, statuses: Iterable[Status]) -> None:
         if status.health.state != "normal":
             console.print(f"  {sentence(status.health)}", markup=False)
         print_switched_off(console, status.stream, status.switched_off)
-        table = _table("table", "rows#", "cells#", "stale#", "files#", "size#")
+        table = plain_table("table", "rows#", "cells#", "stale#", "files#", "size#")
         for each in status.tables:
             numbers = [f"{number:,}" for number in (each.rows, each.cells, each.stale_cells, each.files)]
             table.add_row(each.table, *numbers, size(each.bytes))
@@ -110,7 +105,9 @@ def _print_followers(console: Console, status: Status) -> None:
     for feed in status.feeds:
         behind = ", and its table has newer commits" if feed.is_behind else ""
         console.print(f"  {feed.feed}: version {feed.version:,}{behind}")
-    table = _table("sink", "follows", "version#", "behind#", "refused#", "sent#", "suppressed#", "forced#", "moved")
+    table = plain_table(
+        "sink", "follows", "version#", "behind#", "refused#", "sent#", "suppressed#", "forced#", "moved"
+    )
     for sink in status.sinks:
         version = "-" if sink.version is None else f"{sink.version:,}"
         behind = "begins" if sink.is_beginning else "-" if sink.behind is None else f"{sink.behind:,}"
@@ -131,7 +128,7 @@ def _print_followers(console: Console, status: Status) -> None:
 def print_upkeep(console: Console, done: Mapping[str, Sequence[Upkeep]]) -> None:
     """What maintenance did to each stream's tables: numbers before and after it."""
     for name, upkeeps in done.items():
-        table = _table(
+        table = plain_table(
             "table", "files#", "manifests#", "snapshots#", "orphans removed#", "metadata#", "all#", "seconds#"
         )
         table.title = name
@@ -153,46 +150,9 @@ def print_upkeep(console: Console, done: Mapping[str, Sequence[Upkeep]]) -> None
                 console.print(each.waits)
 
 
-def print_rejected(console: Console, reasons: Sequence[ReasonCount], records: Sequence[RejectedRecord]) -> None:
-    """Rejected records counted by reason, and some of them one by one."""
-    if not reasons:
-        console.print("No record is rejected, or none that is meant.")
-        return
-    table = _table("reason", "records#", "first arrived", "last arrived", "sources~")
-    for each in reasons:
-        sources = ", ".join(each.sources[:3]) + (f" and {len(each.sources) - 3:,} more" if each.sources[3:] else "")
-        times = moment(each.oldest), moment(each.newest)
-        table.add_row(Text(each.reason), f"{each.records:,}", *times, Text(sources))
-    console.print(table)
-    if records:
-        console.print(_records(records))
-
-
-def print_record(console: Console, record: RejectedRecord) -> None:
-    """One record, whole; what is no text is hexadecimal."""
-    for name, value in record_value(record).items():
-        console.print(f"{name}: {'none' if value is None else value}", markup=False, highlight=False, soft_wrap=True)
-
-
-def print_outcome(console: Console, stream: Stream, outcome: Outcome) -> None:
-    """What a replay, a drop or a redecode did."""
-    if outcome.snapshot_id is None:
-        console.print("Nothing changed, and nothing was committed.")
-        return
-    counted = ((outcome.accepted, "became events"), (outcome.rejected, "were rejected"), (outcome.altered, "changed"))
-    told = ", ".join(f"{count:,} {what}" for count, what in counted if count)
-    console.print(f"{stream.name}: of its records, {told}.", highlight=False)
-    if outcome.cells:
-        partitions = {cell.partition for cell in outcome.cells}
-        console.print(
-            f"Cells with other rows: {len(outcome.cells):,}, in {span(stream, partitions)}; "
-            f"the next run repairs what depends on them."
-        )
-
-
 def print_scores(console: Console, title: str, scores: Iterable[Score]) -> None:
     """Found against expected, line by line."""
-    table = _table("", "found#", "truth#", "")
+    table = plain_table("", "found#", "truth#", "")
     table.title = title
     for score in scores:
         sign = "[green]=[/green]" if score.right else "[red]differs[/red]"
@@ -202,7 +162,7 @@ def print_scores(console: Console, title: str, scores: Iterable[Score]) -> None:
 
 def print_offsets(console: Console, offsets: Iterable[PartitionOffsets]) -> None:
     """How far each partition of a topic has been read, and what its consumer group says."""
-    table = _table("partition#", "next#", "end#", "waiting#", "group#", "began anew#")
+    table = plain_table("partition#", "next#", "end#", "waiting#", "group#", "began anew#")
     for each in offsets:
         group = "-" if each.group is None else f"{each.group:,}"
         numbers = [f"{number:,}" for number in (each.partition, each.next, each.end, each.waiting)]
@@ -229,7 +189,7 @@ def short(text: str) -> str:
 
 def print_changes(console: Console, title: str, rows: Iterable[tuple[str, str, str]]) -> None:
     """What something was before and is now, by its name."""
-    table = _table("", "before", "after")
+    table = plain_table("", "before", "after")
     table.title = title
     for name, before, after in rows:
         table.add_row(short(name), before, after)
@@ -246,27 +206,13 @@ def size(number: int) -> str:
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
     """A table with these columns: numbers (`#` behind the name) stand to the right, long texts (`~`) are folded."""
     table = Table(box=box.SIMPLE_HEAD, title_justify="left")
     for column in columns:
         right, long = column.endswith("#"), column.endswith("~")
         justify: Literal["left", "right"] = "right" if right else "left"
         table.add_column(column.rstrip("#~"), justify=justify, overflow="fold", no_wrap=not long)
-    return table
-
-
-def _records(records: Iterable[RejectedRecord]) -> Table:
-    table = _table("source~", "partition#", "offset#", "index#", "arrived", "reason", "payload begins~")
-    for each in records:
-        places = [str(place) for place in (each.source_partition, each.source_offset, each.source_index)]
-        table.add_row(
-            Text(each.source),
-            *places,
-            moment(each.arrival_time),
-            Text(each.rejection_reason),
-            Text(beginning(each) or ""),
-        )
     return table
 
 

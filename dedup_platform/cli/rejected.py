@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dedup_platform.cli import output, values
+from dedup_platform.cli import rejected_output, values
 from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, err, out
 from dedup_platform.cli.exits import REFUSED
 from dedup_platform.orchestration.progress import shown
@@ -43,11 +43,11 @@ def list_rejected(
     platform, choice = deployment.platform(), _choice(reason, source, since, until)
     reasons = platform.rejected.reasons(stream, choice)
     is_chosen = limit is not None or choice != Choice()
-    records = platform.rejected.first(stream, choice, limit or output.RECORDS_SHOWN) if is_chosen else []
+    records = platform.rejected.first(stream, choice, limit or rejected_output.RECORDS_SHOWN) if is_chosen else []
     if as_json:
         values.print_json(values.rejected_value(reasons, records))
     else:
-        output.print_rejected(out, reasons, records)
+        rejected_output.print_rejected(out, reasons, records)
 
 
 @app.command("show")
@@ -67,7 +67,7 @@ def show_rejected(
     if as_json:
         values.print_json(values.record_value(record))
     else:
-        output.print_record(out, record)
+        rejected_output.print_record(out, record)
 
 
 @app.command()
@@ -119,7 +119,7 @@ def print_outcome(stream: Stream, outcome: Outcome, as_json: bool) -> None:
     if as_json:
         values.print_json(values.outcome_value(stream, outcome))
     else:
-        output.print_outcome(out, stream, outcome)
+        rejected_output.print_outcome(out, stream, outcome)
 
 
 def _choice(reason: str | None, source: str | None, since: datetime | None, until: datetime | None) -> Choice:

@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import DayTransform
 
-from dedup_platform import tables
+from dedup_platform import schemas, tables
 from dedup_platform.errors import ConflictError
 from dedup_platform.lake.beside import add_missing_columns, create_beside
 from dedup_platform.lake.catalog import Catalog
@@ -77,5 +77,5 @@ class AppendOnlyTable:
 
     def _by_day(self) -> PartitionSpec:
         column = tables.PARTITION_TIME[self.name]
-        field = tables.iceberg_schema(tables.columns(self.stream, self.name)).find_field(column).field_id
+        field = schemas.iceberg_schema(tables.columns(self.stream, self.name)).find_field(column).field_id
         return PartitionSpec(PartitionField(field, 1000, DayTransform(), f"{column}_day"))

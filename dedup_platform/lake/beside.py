@@ -6,7 +6,7 @@ from contextlib import suppress
 from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionSpec
 
-from dedup_platform import tables
+from dedup_platform import schemas, tables
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.publishing import no_rows, retry_commit
 from dedup_platform.lake.schema import missing_columns
@@ -17,13 +17,13 @@ def create_beside(
     catalog: Catalog, stream: Stream, name: str, spec: PartitionSpec, properties: Mapping[str, str] | None = None
 ) -> None:
     """Create a table if it is not there, with the properties that every table has and some of its own."""
-    measured = {f"write.metadata.metrics.column.{column}": "full" for column in tables.MEASURED[name]}
+    measured = {f"write.metadata.metrics.column.{column}": "full" for column in schemas.MEASURED[name]}
     with suppress(TableAlreadyExistsError):
         catalog.iceberg.create_table(
             (stream.name, name),
-            tables.iceberg_schema(tables.columns(stream, name)),
+            schemas.iceberg_schema(tables.columns(stream, name)),
             partition_spec=spec,
-            properties=tables.PROPERTIES | measured | dict(properties or {}),
+            properties=schemas.PROPERTIES | measured | dict(properties or {}),
         )
     _add_first_snapshot(catalog, stream, name)
 
@@ -42,4 +42,4 @@ def add_missing_columns(catalog: Catalog, stream: Stream, name: str) -> None:
     if missing := missing_columns(stream, name, table):
         with table.update_schema() as update:
             for path, column in missing:
-                update.add_column(path, tables.iceberg_schema((column,)).fields[0].field_type)
+                update.add_column(path, schemas.iceberg_schema((column,)).fields[0].field_type)

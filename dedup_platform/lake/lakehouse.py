@@ -16,7 +16,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, T
 from pyspark.sql import Column, DataFrame, SparkSession
 from sqlalchemy.exc import IntegrityError
 
-from dedup_platform import tables
+from dedup_platform import schemas, tables
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.conditions import within
 from dedup_platform.lake.publishing import Publisher, no_rows, retry_commit
@@ -86,7 +86,7 @@ class Lakehouse(Publisher):
         return {name: table for name in tables.all_of(stream) if (table := self.catalog.load(stream.name, name))}
 
     def _create_table(self, stream: Stream, table: str, buckets: int) -> None:
-        schema = tables.iceberg_schema(tables.columns(stream, table))
+        schema = schemas.iceberg_schema(tables.columns(stream, table))
         time_field = schema.find_field(tables.PARTITION_TIME[table]).field_id
         grain: Transform[Any, Any] = DayTransform() if stream.partitions.granularity == "day" else HourTransform()
         entity = schema.find_field("entity_id").field_id
@@ -94,12 +94,12 @@ class Lakehouse(Publisher):
             PartitionField(time_field, 1000, grain, f"{tables.PARTITION_TIME[table]}_{stream.partitions.granularity}"),
             PartitionField(entity, 1001, BucketTransform(buckets), "entity_id_bucket"),
         )
-        measured = {f"write.metadata.metrics.column.{name}": "full" for name in tables.MEASURED[table]}
-        measured |= {f"write.metadata.metrics.column.{name}": "counts" for name in tables.WEIGHED.get(table, ())}
+        measured = {f"write.metadata.metrics.column.{name}": "full" for name in schemas.MEASURED[table]}
+        measured |= {f"write.metadata.metrics.column.{name}": "counts" for name in schemas.WEIGHED.get(table, ())}
         place = (stream.name, table)
         with suppress(TableAlreadyExistsError):
             self.catalog.iceberg.create_table(
-                place, schema, partition_spec=spec, properties=tables.PROPERTIES | measured
+                place, schema, partition_spec=spec, properties=schemas.PROPERTIES | measured
             )
         # Its own step, for whoever died between the two: every compare-and-set needs a snapshot to start from.
         self._add_first_snapshot(*place)
@@ -117,7 +117,7 @@ class Lakehouse(Publisher):
         if missing := missing_columns(stream, name, table):
             with table.update_schema() as update:
                 for path, column in missing:
-                    update.add_column(path, tables.iceberg_schema((column,)).fields[0].field_type)
+                    update.add_column(path, schemas.iceberg_schema((column,)).fields[0].field_type)
         return table
 
     # Reading

@@ -6,7 +6,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import ListType, NestedField, StructType
 
-from dedup_platform import tables
+from dedup_platform import schemas, tables
 from dedup_platform.errors import IncompatibleChangeError
 from dedup_platform.lake.snapshots import bucket_count, cell_of, head
 from dedup_platform.stream import Stream
@@ -29,7 +29,7 @@ def _missing(
             f"{stream.origin}: {place} has the columns {sorted(gone)}, which the stream file no longer "
             "names. Columns cannot be taken away: name them again, or give the stream another name."
         )
-    for column, field in zip(wanted, tables.iceberg_schema(wanted).fields, strict=True):
+    for column, field in zip(wanted, schemas.iceberg_schema(wanted).fields, strict=True):
         existing = fields.get(column.name)
         if existing is None:
             yield (*path, column.name), column

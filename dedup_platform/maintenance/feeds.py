@@ -13,8 +13,9 @@ from dedup_platform.maintenance.history import cut_history, tagged_snapshots
 from dedup_platform.maintenance.upkeep import Upkeep, extent
 from dedup_platform.planning.moments import EPOCH
 from dedup_platform.retries import retry_on_conflict
+from dedup_platform.schemas import MEASURED
 from dedup_platform.stream import Stream
-from dedup_platform.tables import FOLLOWED, MEASURED
+from dedup_platform.tables import FOLLOWED
 
 DAY = timedelta(days=1)
 

@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from dedup_platform import tables
+from dedup_platform import schemas
 from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk, Repeated
 from dedup_platform.sources.compression import decompressed
@@ -64,7 +64,7 @@ def read_files(
     """
     groups = grouped(files)
     numbers = spark.range(0, len(groups), 1, numPartitions=max(1, len(groups)))
-    return numbers.mapInArrow(partial(_read_groups, stream, groups, s3), tables.raw_schema(stream))
+    return numbers.mapInArrow(partial(_read_groups, stream, groups, s3), schemas.raw_schema(stream))
 
 
 def read_group(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dedup_platform import tables
+from dedup_platform import schemas, tables
 from dedup_platform.errors import IncompatibleChangeError
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
@@ -45,7 +45,7 @@ def test_a_new_field_of_a_struct_is_added(platform: Platform, monkeypatch: pytes
     with_struct(monkeypatch, lambda inner: (*inner, Column("extra", "long")))
     platform.prepare(NAME)
     table = platform.lake.catalog.load_table(NAME, SESSION_FRAGMENTS)
-    assert table.schema().find_field(f"{STRUCT}.extra").field_type == tables.iceberg_schema(
+    assert table.schema().find_field(f"{STRUCT}.extra").field_type == schemas.iceberg_schema(
         (Column("x", "long"),)
     ).find_type("x")
     [row] = table.scan().to_arrow().to_pylist()

@@ -13,8 +13,9 @@ from dedup_platform.lake.aliases import Place
 from dedup_platform.lake.table_files import frame_of
 from dedup_platform.planning.moments import EPOCH
 from dedup_platform.rules.aliases import folded
+from dedup_platform.schemas import iceberg_schema
 from dedup_platform.stream import Stream
-from dedup_platform.tables import SESSION_ALIASES, columns, iceberg_schema
+from dedup_platform.tables import SESSION_ALIASES, columns
 from dedup_platform.testing import make_stream
 from dedup_platform_tests.lives.aliases import expected
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession, functions as F
 
-from dedup_platform import tables
+from dedup_platform import schemas
 from dedup_platform.errors import SourceChangedError
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.files import list_files, read_files, records_of
@@ -48,7 +48,7 @@ def test_rows_have_the_columns_of_raw_events(spark: SparkSession, tmp_path: Path
     stream = click_stream("csv", tmp_path, fields={"attributes": kinds})
     [file] = list_files(stream, NOW).ready
     frame = read_files(spark, stream, [(file, 3)])
-    assert frame.schema == tables.raw_schema(stream)
+    assert frame.schema == schemas.raw_schema(stream)
     good, bad = frame.collect()
     context = '{"format":"csv","header":["user","id","at","n","c"]}'
     arrival, moment = (

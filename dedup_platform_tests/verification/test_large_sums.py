@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.rules.fragments import columns_read, fragment as fragment_kernel
 from dedup_platform.rules.sessions import stitch as stitch_kernel
+from dedup_platform.schemas import iceberg_schema
 from dedup_platform.stream import Stream
-from dedup_platform.tables import RAW_EVENTS, SESSION_FRAGMENTS, SESSIONS, columns, iceberg_schema, large_sums
+from dedup_platform.tables import RAW_EVENTS, SESSION_FRAGMENTS, SESSIONS, columns, large_sums
 from dedup_platform.testing import Record, lay_out, make_stream, record, utc
 from dedup_platform.testing.oracle import Rules, oracle
 from dedup_platform.verification.fragments import fragment

@@ -22,8 +22,9 @@ from dedup_platform.rules import (
     sessions as sessions_kernel,
 )
 from dedup_platform.rules.links import key_columns, linked_partitions
+from dedup_platform.schemas import spark_schema
 from dedup_platform.stream import Stream
-from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS, column_names, columns, spark_schema
+from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS, column_names, columns
 from dedup_platform.testing import Record, lay_out, make_stream, record, utc
 from dedup_platform.verification.deduplicated import deduplicate
 from dedup_platform.verification.fragments import fragment

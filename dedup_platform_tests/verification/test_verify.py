@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from dedup_platform.schemas import spark_schema
 from dedup_platform.stream import Stream
-from dedup_platform.tables import SESSION_FRAGMENTS, SESSIONS, columns, spark_schema
+from dedup_platform.tables import SESSION_FRAGMENTS, SESSIONS, columns
 from dedup_platform.testing import make_stream, utc
 from dedup_platform.verification.verify import _compare
 
