@@ -87,10 +87,10 @@ def spark_schema(table_columns: tuple[Column, ...]) -> spark_types.StructType:
     return schema
 
 
-def _spark_type(column_type: str | tuple[Column, ...]) -> spark_types.StructType | str:
+def _spark_type(column_type: str | tuple[Column, ...]) -> spark_types.DataType | str:
     if not isinstance(column_type, str):
         return spark_schema(column_type)
-    return column_type.replace("list<", "array<")
+    return spark_types.ArrayType(spark_types.StringType()) if column_type == "list<string>" else column_type
 
 
 @cache

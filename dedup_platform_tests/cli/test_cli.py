@@ -366,7 +366,7 @@ def test_publish_brings_feeds_and_sinks_up_to_date(line: Line, stream: Stream, t
     [again] = json.loads(line("publish", *place, "--force", "--partition", "2024-03-03", "--json"))[stream.name][
         "sinks"
     ]
-    assert again["forced"] == 1
+    assert (again["forced"], again["sent"]) == (1, {"insert": 1})
     assert "say by --stream and --sink" in line("publish", "--force", code=2)
     assert "say which rows" in line("publish", "--session", "x", code=2)
     assert "write FIRST..LAST" in line("publish", *place, "--force", "--partition", "soon", code=2)

@@ -18,7 +18,8 @@ from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
 from dedup_platform.lake.feeds import FeedTable
-from dedup_platform.lake.whole_files import Whole, WholeFiles
+from dedup_platform.lake.parquet_footer import I64, value
+from dedup_platform.lake.whole_files import Whole, WholeFiles, _moved
 from dedup_platform.planning.cells import Cell
 from dedup_platform.rules.changes import told_of_insertion
 from dedup_platform.stream import Stream
@@ -157,3 +158,12 @@ def test_a_file_of_another_writer_with_dictionaries_and_pages_of_its_own_is_copi
     made = tables.copy(file)
     assert tables.changes.read([made], tables.names).to_pylist() == rows.to_pylist()
     assert not pq.read_metadata(made.file_path.removeprefix("file:")).row_group(0).column(5).has_column_index
+
+
+def test_what_lies_beside_the_columns_of_a_file_is_not_pointed_at_in_a_copy() -> None:
+    """Indexes and Bloom filters stay behind: a reader that looked for them would find something else there."""
+    data_at, index_at, dictionary_at, bloom_at, bloom_bytes = 9, 10, 11, 14, 15
+    chunk = {data_at: (I64, 100), dictionary_at: (I64, 90)}
+    beside = {index_at: (I64, 500), bloom_at: (I64, 700), bloom_bytes: (I64, 64)}
+    moved = value(_moved(chunk | beside, 10), 3)
+    assert moved == {data_at: (I64, 110), dictionary_at: (I64, 100)}

@@ -7,6 +7,7 @@ from threading import Event, Timer
 import dagster as dg
 import pytest
 from dagster import DagsterInstance
+from sqlalchemy.exc import OperationalError
 
 from dedup_platform.orchestration import pools
 from dedup_platform.orchestration.embedded import open_instance
@@ -84,3 +85,19 @@ def test_a_run_without_a_daemon_does_not_wait_for_ever(
     rescue.cancel()
     assert not gave_up.is_set()
     assert pools.busy_pools(instance, [POOL]) == []
+
+
+def test_what_is_locked_is_looked_at_again(instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    again = Event()
+
+    def look(at: DagsterInstance) -> None:
+        looks.append(at)
+        if len(looks) == 1:
+            raise OperationalError("SELECT 1", {}, Exception("database is locked"))
+        again.set()
+
+    monkeypatch.setattr(pools, "free_slots", look)
+    with pools.looked_after(instance, seconds=0.01):
+        assert again.wait(10)
+    assert set(looks) == {instance}

@@ -195,8 +195,8 @@ def test_portions_are_all_changes_and_part_no_images(changes: list[Any], rows: i
     parts = list(portions(whole, rows))
     assert pl.concat([whole.clear(), *parts]).equals(whole)
     assert all(0 < len(each) <= rows + 1 for each in parts)
-    told = [message for each in parts for message in messages(each, TARGET, "row", False)]
-    assert told == list(messages(whole, TARGET, "row", False))
+    told = [message for each in parts for message in messages(each, TARGET, "debezium", False)]
+    assert told == list(messages(whole, TARGET, "debezium", False))
 
 
 def test_tombstones_have_no_value() -> None:
