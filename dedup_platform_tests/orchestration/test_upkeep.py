@@ -22,7 +22,7 @@ def test_the_job_looks_after_all_tables_and_observes_them(deploy: Deployment) ->
         for event in result.all_events
         if event.event_type == dg.DagsterEventType.ASSET_OBSERVATION
     }
-    assert observed.keys() == {*tables.ALL, *tables.FOLLOWER_OF.values()}
+    assert observed.keys() == {*tables.ALL, *tables.FOLLOWER_OF.values(), tables.AUDIT}
     assert (observed["raw_events"]["files_before"], observed["raw_events"]["files"]) == (10, 2)
     assert observed["raw_events"]["files_compacted"] == 10
     assert observed["sessions"]["metadata_bytes"]
