@@ -146,7 +146,8 @@ def is_alias_behind(catalog: Catalog, stream: Stream) -> bool:
     if feed is None:
         return False
     newest = place_of_feed(feed)
-    return newest != alias_position(aliases).place if aliases else newest.version > 0
+    place = alias_position(aliases).place if aliases else None
+    return newest.version > 0 if place is None else newest != place
 
 
 def _leaf(file: DataFile, entity: int) -> Leaf:

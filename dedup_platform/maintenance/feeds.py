@@ -15,7 +15,7 @@ from dedup_platform.planning.moments import EPOCH
 from dedup_platform.retries import retry_on_conflict
 from dedup_platform.schemas import MEASURED
 from dedup_platform.stream import Stream
-from dedup_platform.tables import FOLLOWED
+from dedup_platform.tables import SESSION_ALIASES
 
 DAY = timedelta(days=1)
 
@@ -28,7 +28,7 @@ def maintain_feed(lake: Lakehouse, stream: Stream, feed: str, now: datetime) -> 
     before = extent(lake.catalog, stream, feed)
     expired = retry_on_conflict(_expire)(lake, stream, feed, now)
     # The files of aliases are put together by whoever brings them up to date.
-    compacted = retry_on_conflict(_compact)(lake, stream, feed, now) if feed in FOLLOWED else 0
+    compacted = 0 if feed == SESSION_ALIASES else retry_on_conflict(_compact)(lake, stream, feed, now)
     orphans = procedures.remove_orphans(lake, stream, feed, stream.maintenance.orphan_age)
     after = extent(lake.catalog, stream, feed)
     return Upkeep(feed, compacted, expired, orphans, before, after, time.monotonic() - started)

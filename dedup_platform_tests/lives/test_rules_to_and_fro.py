@@ -1,6 +1,7 @@
 """Rules that are changed and put back while something is taken in, moved, lost or looked after meanwhile."""
 
 import shutil
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,10 @@ def by_nothing(found: Tables) -> None:
 def maintain(found: Tables) -> None:
     """Upkeep, a month later."""
     later = NOW() + timedelta(days=30)
-    with patch("dedup_platform.maintenance.upkeep.procedures", upkeep):
+    by_spark = (f"dedup_platform.maintenance.{name}.procedures" for name in ("upkeep", "feeds"))
+    with ExitStack() as stack:
+        for each in by_spark:
+            stack.enter_context(patch(each, upkeep))
         light_platform(found.folder / "home", found.stream, lambda: later).maintain(EVENTS)
 
 

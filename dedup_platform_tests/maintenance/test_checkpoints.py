@@ -16,7 +16,7 @@ from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import AnyReceipt, FilesReceipt, Part, PositionsReceipt
 from dedup_platform.ledger.schema import LISTINGS, METADATA
 from dedup_platform.maintenance import checkpoints, procedures
-from dedup_platform.stream import Stream
+from dedup_platform.stream import Points, Stream
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, RAW_EVENTS, SESSION_FRAGMENTS
 from dedup_platform.testing import utc
 from dedup_platform_tests.lived import ARRIVED, Lived
@@ -44,7 +44,9 @@ def lived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lived:
     lived = Lived(tmp_path)
     none = timedelta(0)
     rules = lived.stream.maintenance.model_copy(update={"snapshot_age": none, "orphan_age": none, "min_snapshots": 1})
-    lived.stream = lived.described.stream = lived.stream.model_copy(update={"maintenance": rules})
+    publish = lived.stream.publish.model_copy(update={"points": Points(keep=none, at_most=2)})
+    kept = {"maintenance": rules, "publish": publish}
+    lived.stream = lived.described.stream = lived.stream.model_copy(update=kept)
     return lived
 
 

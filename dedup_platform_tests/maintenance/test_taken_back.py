@@ -12,7 +12,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from dedup_platform import tables
 from dedup_platform.lake.snapshots import ancestry, files_by_cell, head
-from dedup_platform.maintenance import upkeep as done_by_spark
+from dedup_platform.maintenance import feeds as feeds_by_spark, upkeep as done_by_spark
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Maintenance
 from dedup_platform.testing import HeldClock, lay_out, light_platform, make_stream, record, utc, write_batch
@@ -74,7 +74,8 @@ class Stream:
 
 @pytest.fixture
 def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stream:
-    monkeypatch.setattr(done_by_spark, "procedures", upkeep)
+    for each in (done_by_spark, feeds_by_spark):
+        monkeypatch.setattr(each, "procedures", upkeep)
     return Stream(tmp_path)
 
 
