@@ -55,8 +55,9 @@ class Followers:
             if random.random() < 0.03:
                 self._file(stream, name).unlink(missing_ok=True)
             platform.publish(stream.name, name)
-        if stream.sessions and random.random() < 0.03:
-            platform.lake.catalog.iceberg.drop_table((stream.name, SESSION_ALIASES))
+        catalog = platform.lake.catalog
+        if random.random() < 0.03 and catalog.load(stream.name, SESSION_ALIASES):
+            catalog.iceberg.drop_table((stream.name, SESSION_ALIASES))
 
     def wrong(self, judge: Platform, stream: Stream) -> Iterator[str]:
         """What does not hold of feeds, aliases and sinks now."""
