@@ -303,3 +303,15 @@ def asked(server: PostgresServer, database: str, statement: str) -> list[tuple[A
             return cursor.fetchall() if cursor.description else []
     finally:
         connection.close()
+
+
+def test_of_sessions_that_there_never_were_nothing_waits(aliased: Aliased) -> None:
+    """The feed is there and has no version yet: no position says that, and none is needed."""
+    aliased.take_in(aliased.event("nobody's", 0, entity=None))
+    aliased.publish()
+    assert alias_position(aliased.table()).place is None
+    assert aliased.platform.unpublished(EVENTS) == []
+    aliased.take_in(aliased.event("somebody's", 0))
+    assert SESSIONS in aliased.platform.unpublished(EVENTS)
+    aliased.publish()
+    assert aliased.platform.unpublished(EVENTS) == []
