@@ -91,7 +91,9 @@ FAULTS: Mapping[str, Mapping[str, Any]] = {
     "a chain ends with the slice that is read": {
         "dedup_platform.rules.sessions._may_go_on": lambda found, *_: pl.repeat(False, found.height, eager=True)
     },
-    "readers do not follow the pair of duplicates and events": {"dedup_platform.lake.lakehouse.Lakehouse.current": _main},
+    "readers do not follow the pair of duplicates and events": {
+        "dedup_platform.lake.lakehouse.Lakehouse.current": _main
+    },
     "duplicates that a dead writer left are not taken up": {
         "dedup_platform.lake.lakehouse.Lakehouse.unpaired_cells": lambda *_: frozenset()
     },
