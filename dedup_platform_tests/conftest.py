@@ -9,6 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import psutil  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import SparkSession
@@ -37,6 +38,10 @@ def pytest_configure() -> None:
         if (name.startswith(ENV_PREFIX) and name != TEST_DATA) or name == "DAGSTER_HOME":
             del os.environ[name]
     os.environ["JAVA_TOOL_OPTIONS"] = BRIEF_JAVA
+    # A machine may be busy: how long an example takes proves nothing.
+    settings = hypothesis.settings
+    settings.register_profile("patient", settings.get_profile(settings.get_current_profile_name()), deadline=None)
+    settings.load_profile("patient")
     psutil.cpu_percent()  # what the summary asks is counted from here
 
 
