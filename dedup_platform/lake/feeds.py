@@ -78,8 +78,8 @@ def feed_position(feed: Table) -> FeedPosition:
 
 
 def told_snapshots(feed: Table) -> Iterator[Snapshot]:
-    """The snapshots that say how far a feed, or what is made of one, had come, newest first."""
-    return (snapshot for snapshot in ancestry(feed) if summary(snapshot, "version") is not None)
+    """The snapshots that say how far a feed, what is made of one, or the audit had come, newest first."""
+    return (snapshot for snapshot in ancestry(feed) if summary(snapshot, "version") or summary(snapshot, "up-to"))
 
 
 def steps(table: Table, up_to: int | None) -> Iterator[Step]:

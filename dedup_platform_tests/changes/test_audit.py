@@ -141,6 +141,19 @@ def test_upkeep_counts_before_it_forgets(audited: Audited) -> None:
     assert audited.wrong() == []
 
 
+def test_it_goes_on_from_what_its_newest_commit_says(audited: Audited) -> None:
+    """And reads none of its rows for it."""
+    audited.take_in(audited.event("a", 0), audited.event("b", 120))
+    audited.publish()
+    audited.count()
+    catalog = audited.platform.lake.catalog
+    position = AuditTable(catalog, audited.stream).position()
+    assert position
+    assert position.up_to.keys() == {*AUDITED}
+    assert not position.known
+    assert not any(position.newer(table, catalog.load_table(EVENTS, table)) for table in AUDITED)
+
+
 def test_where_no_snapshot_says_how_far_it_has_come_its_rows_do(audited: Audited) -> None:
     audited.take_in(audited.event("a", 0), audited.event("a", 0))
     audited.publish()
