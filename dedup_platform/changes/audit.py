@@ -124,8 +124,7 @@ class _Counting:
 
     def _effects(self, added: Sequence[DataFile]) -> Mapping[str, int | None]:
         """How many changes a feed got, and how many of them matter to nobody downstream."""
-        told = (column.name for column in tables.told_columns(self.stream, self.name))
-        found = self._count(added, next(name for name in told if name.endswith("is_downstream")))
+        found = self._count(added, tables.told_names(self.stream, self.name)["is_downstream"])
         return {} if found is None else {"changes": found.total(), "not_downstream": found[False]}
 
     def _count(self, files: Sequence[DataFile], column: str) -> Counter[Any] | None:

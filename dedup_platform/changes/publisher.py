@@ -99,9 +99,7 @@ class _Opened:
         said = stream.publish.sinks[name]
         self._sink, self._stream, self._name, self._told = sink, stream, name, told
         self._key = KEYS[said.follows]
-        # The stream may have columns of such names: then ours begin with an underscore.
-        told_columns = (column.name for column in tables.told_columns(stream, tables.FEED_OF[said.follows]))
-        matters = next(name for name in told_columns if name.endswith("is_downstream"))
+        matters = tables.told_names(stream, tables.FEED_OF[said.follows])["is_downstream"]
         self._matters = pl.col(matters) if said.changes == "downstream" else pl.lit(value=True)
         state = sink.open()
         self.position = state.position

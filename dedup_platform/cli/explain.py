@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -46,15 +46,11 @@ def event(
     """Which records an event was delivered in, which one is kept, which are not and why, and its session."""
     deployment = Deployment.of(streams)
     [chosen] = deployment.chosen(stream)
-    explained = deployment.platform().explained
     with shown(err, f"{stream}: looking for the event", None):
-        answer = explained.event(stream, event_id, _entity(entity), _ordinal(chosen, at))
+        answer = deployment.platform().explained.event(stream, event_id, _entity(entity), _ordinal(chosen, at))
         words = _words(deployment, chosen, answer)
     told = told_of_event(answer, words)
-    if as_json:
-        values.print_json(event_value(answer, told, words))
-    else:
-        _print(told)
+    _show(told, event_value(answer, told, words) if as_json else None)
 
 
 @app.command()
@@ -69,15 +65,11 @@ def session(
     """The events of a session, where its id comes from, its earlier ids and its changes; what a retired id became."""
     deployment = Deployment.of(streams)
     [chosen] = deployment.chosen(stream)
-    explained = deployment.platform().explained
     with shown(err, f"{stream}: looking for the session", None):
-        answer = explained.session(stream, session_id, _entity(entity), _ordinal(chosen, at))
+        answer = deployment.platform().explained.session(stream, session_id, _entity(entity), _ordinal(chosen, at))
         words = _words(deployment, chosen, answer)
     told = told_of_session(answer, words)
-    if as_json:
-        values.print_json(session_value(answer, told, words))
-    else:
-        _print(told)
+    _show(told, session_value(answer, told, words) if as_json else None)
 
 
 @app.command()
@@ -93,15 +85,11 @@ def record(
     """Which event a delivered record is of and what was decided about it, or why it was rejected."""
     deployment = Deployment.of(streams)
     [chosen] = deployment.chosen(stream)
-    explained = deployment.platform().explained
     with shown(err, f"{stream}: looking for the record", None):
-        answer = explained.record(stream, (source, partition, offset, index))
+        answer = deployment.platform().explained.record(stream, (source, partition, offset, index))
         words = _words(deployment, chosen, answer)
     told = told_of_record(answer, words)
-    if as_json:
-        values.print_json(record_value(answer, told, words))
-    else:
-        _print(told)
+    _show(told, record_value(answer, told, words) if as_json else None)
 
 
 def _words(deployment: Deployment, stream: Stream, answer: EventAnswer | RecordAnswer | SessionAnswer) -> Words:
@@ -130,7 +118,11 @@ def _ordinal(stream: Stream, when: str | None) -> int | None:
     return stream.partitions.ordinal(time if time.tzinfo else time.replace(tzinfo=UTC))
 
 
-def _print(told: Told) -> None:
+def _show(told: Told, value: Any) -> None:
+    """What is told, for people; for programs a value in its place."""
+    if value is not None:
+        values.print_json(value)
+        return
     for line in _lines(told):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 

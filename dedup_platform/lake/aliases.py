@@ -17,14 +17,13 @@ from pyiceberg.types import StringType
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError
 from dedup_platform.lake.append_only import MAIN
-from dedup_platform.lake.beside import add_missing_columns, create_beside
+from dedup_platform.lake.beside import TableBeside, add_missing_columns, create_beside
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.feeds import feed_position
 from dedup_platform.lake.overwrite import Overwrite
 from dedup_platform.lake.publishing import prefixed, retry_commit
 from dedup_platform.lake.receipts import SummaryValues
-from dedup_platform.lake.snapshots import ancestry, head, live_files, summary
-from dedup_platform.lake.table_files import TableFiles
+from dedup_platform.lake.snapshots import ancestry, head, summary
 from dedup_platform.stream import Stream
 
 
@@ -64,37 +63,25 @@ class Leaf:
     files: list[DataFile] = field(default_factory=list)
 
 
-class AliasTable:
+class AliasTable(TableBeside):
     """The aliases of one stream's sessions."""
 
     def __init__(self, catalog: Catalog, stream: Stream) -> None:
-        self.catalog = catalog
-        self.stream = stream
+        super().__init__(catalog, stream, tables.SESSION_ALIASES)
 
     def prepare(self) -> AliasPosition:
         """Create the table if it is not there; returns how far it has come."""
-        name = tables.SESSION_ALIASES
-        if self.catalog.load(self.stream.name, name) is None:
-            create_beside(self.catalog, self.stream, name, PartitionSpec())
-        add_missing_columns(self.catalog, self.stream, name)
-        return alias_position(self._load())
-
-    def files(self) -> TableFiles:
-        """What it takes to read and write its files."""
-        loaded = self._load()
-        return TableFiles.of(loaded, self.catalog.file_properties(loaded))
-
-    def live(self) -> list[DataFile]:
-        """Its files as they are now."""
-        loaded = self._load()
-        return live_files(loaded, head(loaded))
+        if self.catalog.load(self.stream.name, self.name) is None:
+            create_beside(self.catalog, self.stream, self.name, PartitionSpec())
+        add_missing_columns(self.catalog, self.stream, self.name)
+        return alias_position(self.load())
 
     def leaves(self, files: Iterable[DataFile]) -> list[Leaf]:
         """Files of it by the entities that they own, in their order, one leaf at least.
 
         Those whose bounds overlap are one leaf.
         """
-        entity = self._load().schema().find_field("entity_id").field_id
+        entity = self.load().schema().find_field("entity_id").field_id
         found: list[Leaf] = []
         for leaf in sorted((_leaf(file, entity) for file in files), key=lambda leaf: leaf.first):
             if found and (found[-1].last is None or leaf.first <= found[-1].last):
@@ -112,10 +99,10 @@ class AliasTable:
 
         Raises ConflictError if it is no longer at this position: somebody else went on from there.
         """
-        table = self._load()
+        table = self.load()
         if head(table).snapshot_id != position.base:
             raise ConflictError(
-                f"{self.stream.name}.{tables.SESSION_ALIASES}: another process brought it up to date first; nothing "
+                f"{self.stream.name}.{self.name}: another process brought it up to date first; nothing "
                 "was written. Run again."
             )
         with table.transaction() as transaction, Overwrite(transaction, MAIN, prefixed(_told(place))) as write:
@@ -124,9 +111,6 @@ class AliasTable:
             for file in added:
                 write.append_data_file(file)
         return AliasPosition(write.snapshot_id, place)
-
-    def _load(self) -> Table:
-        return self.catalog.load_table(self.stream.name, tables.SESSION_ALIASES)
 
 
 def alias_position(table: Table) -> AliasPosition:

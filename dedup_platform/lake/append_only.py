@@ -10,27 +10,19 @@ from pyiceberg.transforms import DayTransform
 
 from dedup_platform import schemas, tables
 from dedup_platform.errors import ConflictError
-from dedup_platform.lake.beside import add_missing_columns, create_beside
-from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.beside import TableBeside, add_missing_columns, create_beside
 from dedup_platform.lake.overwrite import Overwrite
 from dedup_platform.lake.publishing import prefixed, retry_commit
 from dedup_platform.lake.receipts import SummaryValues
-from dedup_platform.lake.snapshots import head, live_files
-from dedup_platform.lake.table_files import TableFiles
-from dedup_platform.stream import Stream
+from dedup_platform.lake.snapshots import head
 
 MAIN = "main"
 FILE_BYTES = 64 * 2**20
 """Files that upkeep makes of several are about so large: who reads such a table reads them whole."""
 
 
-class AppendOnlyTable:
+class AppendOnlyTable(TableBeside):
     """One of a stream's."""
-
-    def __init__(self, catalog: Catalog, stream: Stream, name: str) -> None:
-        self.catalog = catalog
-        self.stream = stream
-        self.name = name
 
     def create(self) -> Table:
         """Create the table if it is not there, and give it the columns that it lacks."""
@@ -39,20 +31,6 @@ class AppendOnlyTable:
             create_beside(self.catalog, self.stream, self.name, self._by_day(), size)
         add_missing_columns(self.catalog, self.stream, self.name)
         return self.load()
-
-    def load(self) -> Table:
-        """The table as it is now."""
-        return self.catalog.load_table(self.stream.name, self.name)
-
-    def files(self) -> TableFiles:
-        """What it takes to read and write its files."""
-        loaded = self.load()
-        return TableFiles.of(loaded, self.catalog.file_properties(loaded))
-
-    def live(self) -> list[DataFile]:
-        """Its files as they are now."""
-        loaded = self.load()
-        return live_files(loaded, head(loaded))
 
     @retry_commit
     def add(self, base: int, files: Sequence[DataFile], told: SummaryValues) -> int:

@@ -4,13 +4,40 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from pyiceberg.exceptions import TableAlreadyExistsError
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Table
 
 from dedup_platform import schemas, tables
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.publishing import no_rows, retry_commit
 from dedup_platform.lake.schema import missing_columns
+from dedup_platform.lake.snapshots import head, live_files
+from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.stream import Stream
+
+
+class TableBeside:
+    """One of a stream's tables whose rows lie in no cells."""
+
+    def __init__(self, catalog: Catalog, stream: Stream, name: str) -> None:
+        self.catalog = catalog
+        self.stream = stream
+        self.name = name
+
+    def load(self) -> Table:
+        """The table as it is now."""
+        return self.catalog.load_table(self.stream.name, self.name)
+
+    def files(self) -> TableFiles:
+        """What it takes to read and write its files."""
+        loaded = self.load()
+        return TableFiles.of(loaded, self.catalog.file_properties(loaded))
+
+    def live(self) -> list[DataFile]:
+        """Its files as they are now."""
+        loaded = self.load()
+        return live_files(loaded, head(loaded))
 
 
 def create_beside(

@@ -91,11 +91,12 @@ def request(
     instance: dg.DagsterInstance, stream: Stream, job: str, waits: str, now: datetime
 ) -> dg.RunRequest | dg.SkipReason:
     """Ask for a run of a job that publishes, unless one is at work, or the last ones failed a short while ago."""
+    runs.fail_dead_runs(instance)
     asked = ask(instance, stream, job, waits)
-    ended = runs.ended(instance, job)
-    failed = list(takewhile(lambda run: run.status == dg.DagsterRunStatus.FAILURE, ended))
-    due = paused_until([run.at for run in failed], now)
-    if due and isinstance(asked, dg.RunRequest):
+    if isinstance(asked, dg.SkipReason):
+        return asked
+    failed = list(takewhile(lambda run: run.status == dg.DagsterRunStatus.FAILURE, runs.ended(instance, job)))
+    if due := paused_until([run.at for run in failed], now):
         return dg.SkipReason(
             f"{waits}; {len(failed)} runs in a row failed, the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
         )
@@ -103,8 +104,7 @@ def request(
 
 
 def ask(instance: dg.DagsterInstance, stream: Stream, job: str, waits: str) -> dg.RunRequest | dg.SkipReason:
-    """Ask for a run of a job that publishes, unless one is at work."""
-    runs.fail_dead_runs(instance)
+    """Ask for a run of a job that publishes, unless one is at work. Those that are dead have failed already."""
     if run_id := runs.run_in_work(instance, job):
         return dg.SkipReason(f"{waits}; run {run_id[:8]} publishes what it finds")
     ended = runs.ended(instance, job, most=1)

@@ -11,7 +11,7 @@ import polars as pl
 
 from dedup_platform.rules.partitions import partition_ordinal
 from dedup_platform.stream import Stream
-from dedup_platform.tables import FEED_OF, PARTITION_TIME, ROW_KEY, SESSIONS, column_names, told_columns
+from dedup_platform.tables import FEED_OF, PARTITION_TIME, ROW_KEY, SESSIONS, column_names, told_names
 
 DELETE, PREIMAGE, POSTIMAGE, INSERT = "delete", "update_preimage", "update_postimage", "insert"
 
@@ -19,7 +19,7 @@ DELETE, PREIMAGE, POSTIMAGE, INSERT = "delete", "update_preimage", "update_posti
 class Difference(NamedTuple):
     """Changes of three kinds, in the order in which they are to be applied.
 
-    Columns: `_change_type`, those of the table, and what is told of a change (`tables.told_columns`). Of an update the
+    Columns: `_change_type`, those of the table, and what is told of a change (`tables.told_names`). Of an update the
     row as it was comes right before the row as it is.
     """
 
@@ -84,7 +84,7 @@ def told_of_insertion(stream: Stream, table: str) -> dict[str, Any]:
 def _changes(rows: pl.DataFrame, told: pl.DataFrame, kind: str, stream: Stream, table: str) -> pl.DataFrame:
     kinds = pl.repeat(kind, len(told), dtype=pl.String, eager=True).alias("_change_type")
     # The stream may have columns of these names: then ours begin with an underscore.
-    named = {column.name.removeprefix("_"): column.name for column in told_columns(stream, FEED_OF[table])}
+    named = told_names(stream, FEED_OF[table])
     return pl.concat([kinds.to_frame(), rows, told.select(*named).rename(named)], how="horizontal")
 
 

@@ -317,9 +317,10 @@ def test_what_is_copied_unread_is_told_as_what_is_read(
     rows_a_file: int, followed: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeds, "FILE_ROWS", rows_a_file)
-    for days in ((0, 1, 2), (3,), (2, 4)):
-        minutes = [(24 * 60 * day + 7 * each, f"e{each % 4}") for day in days for each in range(12)]
-        followed.take_in(*(followed.event(f"{days} {minute}", minute, entity) for minute, entity in minutes))
+    for day in range(3):
+        minutes = [(24 * 60 * day + 7 * each, f"e{each % 4}") for each in range(12)]
+        followed.take_in(*(followed.event(f"{minute}", minute, entity) for minute, entity in minutes))
+    followed.platform.repair(EVENTS)
     with patch.object(differences, "LARGE_ROWS", 10**6), patch.object(WholeFiles, "write", side_effect=AssertionError):
         followed.publish()
     read = {feed: followed.feed(feed) for feed in FEED_OF.values()}
