@@ -105,9 +105,10 @@ def test_the_rules_work_without_dagster() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_workers_import_no_catalog() -> None:
+@pytest.mark.parametrize("modules", ["recompute.tasks", "ingest.append, dedup_platform.sources.files"])
+def test_workers_import_no_catalog(modules: str) -> None:
     """They start with every Spark session, and what they need not would be waited for."""
-    needless = "{'boto3', 'dagster', 'sqlalchemy'}"
-    program = f"import sys, dedup_platform.recompute.tasks; print(*sorted({needless} & sys.modules.keys()))"
+    needless = "{'boto3', 'dagster', 'pydantic_settings', 'sqlalchemy'}"
+    program = f"import sys, dedup_platform.{modules}; print(*sorted({needless} & sys.modules.keys()))"
     told = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert told.stdout == "\n"

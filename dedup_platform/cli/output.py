@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dedup_platform.demo import Score
-from dedup_platform.ingest import PartitionOffsets
+from dedup_platform.ingest.kafka import PartitionOffsets
 from dedup_platform.maintenance.upkeep import Upkeep
 from dedup_platform.orchestration.publish import saved
 from dedup_platform.planning.circuit_breaker import sentence

@@ -16,7 +16,8 @@ from dedup_platform.lake.receipts import ANY_GENERATION, Acceptance, ReadFile
 from dedup_platform.ledger import Ledger
 from dedup_platform.sources.files import SourceFile, list_files
 from dedup_platform.sources.listing import unsettled
-from dedup_platform.sources.s3 import ListedKey, S3Access, list_keys
+from dedup_platform.sources.s3.access import S3Access
+from dedup_platform.sources.s3.listing import ListedKey, list_keys
 from dedup_platform.stream import S3Path, Stream
 
 __all__ = ["OVERLAP", "Generations", "Look", "judged", "look_at_bucket", "look_at_folder"]

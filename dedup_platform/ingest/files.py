@@ -30,7 +30,7 @@ from dedup_platform.lake.receipts import (
 from dedup_platform.lake.staged import Staged
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.sources.files import SourceFile, changed_since_listed, grouped, read_files, read_group
-from dedup_platform.sources.s3 import S3Access
+from dedup_platform.sources.s3.access import S3Access
 from dedup_platform.stream import Stream
 
 _LOG = logging.getLogger(__name__)

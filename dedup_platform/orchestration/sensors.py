@@ -14,7 +14,7 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.errors import IncompatibleChangeError
-from dedup_platform.ingest import Waiting
+from dedup_platform.ingest.pending import Waiting
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.intake import note_lost_ingests
 from dedup_platform.orchestration.metadata import asset_key, written_with

@@ -16,7 +16,7 @@ from dedup_platform import tables
 from dedup_platform.changes import Aliases, Audit, Audited, Choice, FeedCommit, Feeds, Published, Publisher
 from dedup_platform.changes.reading import newest_position
 from dedup_platform.errors import LostRecordsError, SourceError
-from dedup_platform.ingest import Waiting
+from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake.aliases import is_alias_behind
 from dedup_platform.lake.commits import Commit
 from dedup_platform.lake.feeds import is_behind

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
-from dedup_platform.ingest import Attempts, Ingest, PartitionOffsets, Waiting
+from dedup_platform.ingest.attempts import Attempts
+from dedup_platform.ingest.ingest import Ingest
+from dedup_platform.ingest.kafka import PartitionOffsets
+from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake.commits import Commit
 from dedup_platform.ledger import Health
 from dedup_platform.planning.circuit_breaker import Circuit

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dedup_platform.ingest import Waiting
+from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake.points import Point
 from dedup_platform.planning.circuit_breaker import Circuit
 from dedup_platform.planning.completeness import PartitionState

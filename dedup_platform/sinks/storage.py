@@ -9,7 +9,8 @@ from uuid import uuid4
 
 from botocore.exceptions import ClientError
 
-from dedup_platform.sources.s3.access import S3Access, client
+from dedup_platform.sources.s3.access import S3Access
+from dedup_platform.sources.s3.client import client
 
 _TAKEN = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 _MISSING = ("NoSuchKey", "404")

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
@@ -27,7 +27,7 @@ from dedup_platform.sources.listing import Listing, SourceFile, changed_while_re
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.parquet_records import parquet_batches, parquet_records
 from dedup_platform.sources.records import Record
-from dedup_platform.sources.s3 import S3Access, changed_objects, opened_object
+from dedup_platform.sources.s3.access import S3Access
 from dedup_platform.sources.text.csv_records import csv_records
 from dedup_platform.sources.text.json_records import json_records
 from dedup_platform.sources.text.lines import Lines
@@ -94,8 +94,13 @@ def changed_since_listed(files: Sequence[SourceFile], s3: S3Access) -> list[Sour
 
     SourceError if S3 does not tell.
     """
+    changed = changed_while_reading([file for file in files if not file.is_on_s3])
     on_s3 = [file for file in files if file.is_on_s3]
-    return [*changed_while_reading([file for file in files if not file.is_on_s3]), *changed_objects(s3, on_s3)]
+    if on_s3:
+        from dedup_platform.sources.s3.objects import changed_objects
+
+        changed += changed_objects(s3, on_s3)
+    return changed
 
 
 def _records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Record]:
@@ -167,11 +172,18 @@ def _delivered(
 @contextmanager
 def _content_of(stream: Stream, file: SourceFile, s3: S3Access) -> Iterator[BinaryIO]:
     with ExitStack() as closing:
-        content = closing.enter_context(opened_object(s3, file) if file.is_on_s3 else _opened(file))
+        content = closing.enter_context(_opened_on_s3(file, s3) if file.is_on_s3 else _opened(file))
         if file.is_on_s3 and stream.files.format == "parquet":
             # It is read here and there, which would be many requests.
             content = closing.enter_context(_copied(content))
         yield content
+
+
+def _opened_on_s3(file: SourceFile, s3: S3Access) -> AbstractContextManager[BinaryIO]:
+    # Loaded only by streams with objects on S3, as its library is.
+    from dedup_platform.sources.s3.objects import opened_object
+
+    return opened_object(s3, file)
 
 
 @contextmanager

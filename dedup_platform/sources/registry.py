@@ -16,7 +16,6 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from dedup_platform.errors import SourceError
-from dedup_platform.settings import load_settings
 
 __all__ = ["RegisteredSchema", "SchemaRegistry", "registry_at"]
 
@@ -40,6 +39,9 @@ class RegisteredSchema:
 @lru_cache(16)
 def registry_at(url: str) -> "SchemaRegistry":
     """The registry at an address, with what this process has learned from it."""
+    # Loaded only where a registry is asked: tasks without one start sooner.
+    from dedup_platform.settings import load_settings
+
     return SchemaRegistry(url, load_settings().registry_login)
 
 

@@ -8,7 +8,7 @@ import yaml
 
 from dedup_platform import tables
 from dedup_platform.errors import SourceError
-from dedup_platform.ingest import Ingest
+from dedup_platform.ingest.ingest import Ingest
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.orchestration.embedded import LISTENER, listening_logger

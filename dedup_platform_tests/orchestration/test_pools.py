@@ -62,9 +62,7 @@ def test_one_slot_goes_to_one_of_those_who_wait(instance: DagsterInstance, monke
     for _ in range(3):
         pools.free_slots(instance)
     # Which of them is Dagster's to say: it knows only the second in which each began to wait.
-    winners, losers = (
-        [run for run in (first, second) if claim(instance, run) is claimed] for claimed in (True, False)
-    )
+    winners, losers = ([run for run in (first, second) if claim(instance, run) is claimed] for claimed in (True, False))
     assert [len(winners), len(losers)] == [1, 1]
     instance.report_run_failed(winners[0])
     pools.free_slots(instance)

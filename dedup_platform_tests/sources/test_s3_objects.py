@@ -16,7 +16,9 @@ from hypothesis import given, settings, strategies as st
 from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.sources.files import records_of
 from dedup_platform.sources.listing import SourceFile, list_files
-from dedup_platform.sources.s3 import S3Access, changed_objects, list_keys, opened_object
+from dedup_platform.sources.s3.access import S3Access
+from dedup_platform.sources.s3.listing import list_keys
+from dedup_platform.sources.s3.objects import changed_objects, opened_object
 from dedup_platform.stream import S3Path
 from dedup_platform.testing.servers import Faults, FaultyProxy, S3Server
 from dedup_platform_tests.ingest.s3.landing import Landing

@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from dedup_platform.sources.listing import SourceFile, unfinished
-from dedup_platform.sources.s3.access import S3Access, client, failures_named
+from dedup_platform.sources.s3.access import S3Access
+from dedup_platform.sources.s3.client import client, failures_named
 from dedup_platform.stream import S3Path
 from dedup_platform.stream.s3_path import SCHEME
 

@@ -13,7 +13,8 @@ from urllib3.exceptions import HTTPError
 from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.retries import retry_reads
 from dedup_platform.sources.listing import SourceFile
-from dedup_platform.sources.s3.access import CONNECTIONS, FAILURES, S3Access, client, failures_named, reason
+from dedup_platform.sources.s3.access import S3Access
+from dedup_platform.sources.s3.client import CONNECTIONS, FAILURES, client, failures_named, reason
 from dedup_platform.stream.s3_path import SCHEME
 
 __all__ = ["changed_objects", "opened_object"]

@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dedup_platform.sources.s3 import S3Access
-from dedup_platform.sources.s3.access import client
+from dedup_platform.sources.s3.access import S3Access
+from dedup_platform.sources.s3.client import client
 from dedup_platform.stream import FilesSource, Stream
 from dedup_platform.testing.servers import S3Server
 from dedup_platform_tests.servers import new_name
