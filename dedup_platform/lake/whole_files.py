@@ -153,10 +153,10 @@ class WholeFiles:
         columns = [
             pa.arange(first, first + rows)
             if field.name == self.number
-            else pa.repeat(pa.scalar(part.same[field.name], field.type), rows)
+            else _repeated(pa.scalar(part.same[field.name], field.type), rows)
             for field in fields
         ]
-        return pa.table(columns, schema=pa.schema(fields))
+        return pa.table(columns, names=[field.name for field in fields])
 
     def _in_memory(self, rows: pa.Table) -> tuple[bytes, Struct]:
         """A file of these rows as one row group, and its footer."""
@@ -194,6 +194,13 @@ class WholeFiles:
         footer[_ROWS] = (I64, sum(value(group, _GROUP_ROWS) for group in groups))
         footer[_GROUPS] = (LIST, (STRUCT, groups))
         return footer_bytes(footer)
+
+
+def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
+    """A value many times; a text as the entry of a dictionary, which is written without a look at each."""
+    if not pa.types.is_string(value.type) or not value.is_valid:
+        return pa.repeat(value, rows)
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([value]))
 
 
 def _is_plain(footer: Struct) -> bool:
