@@ -272,7 +272,7 @@ def test_feeds_and_sinks_are_measured_beside_the_least_that_can_be_done(tmp_path
     sinks = {case.split()[-1]: each for case, each in cases.items() if "sessions into" in case}
     assert {where: set(each) for where, each in sinks.items()} == {
         "Postgres": {OURS, publish.PLAIN_COPY},
-        "Kafka": {OURS, publish.PLAIN_PRODUCER},
+        "Kafka": {*publish.FORMATS, publish.PLAIN_PRODUCER},
     }
     assert all(figure["rows_a_second"] > 0 for each in sinks.values() for figure in each.values())
     with_feeds, without = (cases[f"everything from nothing, {how} feeds"][OURS] for how in ("with", "without"))
@@ -280,7 +280,7 @@ def test_feeds_and_sinks_are_measured_beside_the_least_that_can_be_done(tmp_path
     page = tmp_path / "benchmarks.md"
     write_page(bench.figures, page)
     rows = sinks["Kafka"][OURS]["rows_a_second"]
-    assert f"ours {rows:,}, plain producer" in page.read_text("utf-8")
+    assert f"ours {rows:,}, ours (avro) " in page.read_text("utf-8")
 
 
 @pytest.mark.thorough

@@ -16,7 +16,7 @@ from dedup_platform.changes.reading import FRESH, FeedReader
 from dedup_platform.lake.snapshots import head
 from dedup_platform.platform import Platform
 from dedup_platform.sinks import Position, Target
-from dedup_platform.sinks.messages import messages
+from dedup_platform.sinks.messages import Json, messages
 from dedup_platform.sinks.opening import KEYS
 from dedup_platform.sinks.postgres import as_text
 from dedup_platform.stream import Publish
@@ -60,7 +60,7 @@ class Publishing(Ours):
         target = Target(STREAM, SINK, SESSIONS, tables.columns(stream, SESSIONS), KEYS[SESSIONS])
         names = [column.name for column in target.columns]
         self._texts = as_text(rows.select(*names, "_commit_version"))
-        self._messages = list(messages(rows, target, "debezium", begins=True))
+        self._messages = list(messages(rows, Json(target, "debezium"), begins=True))
 
     def copy_plainly(self, uri: str, secrets: dict[str, str], like: str) -> dict[str, Any]:
         """One COPY into a table like another one, which has the same key."""

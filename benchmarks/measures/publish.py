@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from dedup_platform.testing.servers.kafka import install_kafka
 
 NAME = "publish"
 PLAIN_COPY, PLAIN_PRODUCER = "plain copy", "plain producer"
+FORMATS = {OURS: "json", "ours (avro)": "avro", "ours (protobuf)": "protobuf"}
+"""Of messages in Kafka; the plain producer's are of JSON."""
 PARTITIONS = 4
 _DATABASE = "bench"
 
@@ -88,16 +91,17 @@ def _into_kafka(folder: Path) -> Iterator[dict[str, Turn]]:
     install_kafka()
     with _fresh(folder / "kafka") as place, KafkaServer(place) as server:
 
-        def ours(contestant: Contestant, number: int) -> Run:
-            server.create_topic(f"sessions-{number}", PARTITIONS)
-            sink = {"kind": "kafka", "brokers": server.brokers, "topic": f"sessions-{number}"}
+        def ours(format_: str, contestant: Contestant, number: int) -> Run:
+            topic = f"sessions-{format_}-{number}"
+            server.create_topic(topic, PARTITIONS)
+            sink = {"kind": "kafka", "brokers": server.brokers, "topic": topic, "format": format_}
             return contestant.run("publish", sink=sink, secrets={})
 
         def plain(contestant: Contestant, number: int) -> Run:
             server.create_topic(f"plain-{number}", PARTITIONS)
             return contestant.run("produce_plainly", brokers=server.brokers, topic=f"plain-{number}")
 
-        yield {OURS: ours, PLAIN_PRODUCER: plain}
+        yield {name: partial(ours, format_) for name, format_ in FORMATS.items()} | {PLAIN_PRODUCER: plain}
 
 
 @contextmanager

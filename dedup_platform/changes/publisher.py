@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -17,6 +17,7 @@ from dedup_platform.changes.reading import FRESH, FeedReader
 from dedup_platform.errors import RefusedRowsError, SinkError
 from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.pins import unpin
+from dedup_platform.lake.schema import field_numbers
 from dedup_platform.settings import Settings
 from dedup_platform.sinks import Batch, Position, Refusal, Sink, open_sink
 from dedup_platform.sinks.opening import KEYS
@@ -27,7 +28,7 @@ BATCH_ROWS = 100_000
 MOST_REFUSED = 100
 """After so many rows that were refused one after the other it is not the rows that are wrong."""
 
-OpenSink = Callable[[Stream, str, Settings], Sink]
+OpenSink = Callable[[Stream, str, Settings, Mapping[str, int] | None], Sink]
 
 
 @dataclass
@@ -67,7 +68,8 @@ class Publisher:
         publishes to the same sink.
         """
         said = stream.publish.sinks[name]
-        sink = self._open(stream, name, self._settings)
+        numbers = field_numbers(self._lake.catalog.load(stream.name, said.follows))
+        sink = self._open(stream, name, self._settings, numbers)
         try:
             reader = FeedReader(self._lake, stream, said.follows, name)
             opened = _Opened(sink, stream, name, told)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dedup_platform import tables
-from dedup_platform.cli import explain, output, rejected, sources, values
+from dedup_platform.cli import explain, output, rejected, sinks, sources, values
 from dedup_platform.cli.deployment import (
     Deployment,
     JsonOption,
@@ -57,6 +57,7 @@ app.add_typer(sources.offsets_app, name="offsets")
 app.add_typer(rejected.app, name="rejected")
 app.add_typer(explain.app, name="explain")
 app.add_typer(sources.batches_app, name="batches")
+app.add_typer(sinks.app, name="sinks")
 app.command()(publish)
 
 

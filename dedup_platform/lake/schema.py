@@ -49,6 +49,11 @@ def _type_of(field: NestedField) -> object:
     return (ListType, kind.element_type) if isinstance(kind, ListType) else kind
 
 
+def field_numbers(table: Table | None) -> dict[str, int] | None:
+    """Column -> the id of its field, which it keeps for ever; None of a table that is not there."""
+    return {field.name: field.field_id for field in table.schema().fields} if table else None
+
+
 def check_partitioning(stream: Stream, table: Table) -> None:
     """Raise IncompatibleChangeError if the stream file asks for other partitions than the table has."""
     by_time = table.spec().fields[0]

@@ -6,12 +6,15 @@ from threading import Thread
 from dedup_platform.changes import Published, SinkAttempts
 from dedup_platform.changes.reading import newest_position
 from dedup_platform.errors import DedupPlatformError
+from dedup_platform.lake.schema import field_numbers
 from dedup_platform.ledger import Health
 from dedup_platform.planning.circuit_breaker import Circuit
 from dedup_platform.platform.context import Context
 from dedup_platform.platform.status import SinkStatus
 from dedup_platform.sinks import Looks, SinkState, open_sink
-from dedup_platform.stream import Stream
+from dedup_platform.sinks.encodings import schema_text
+from dedup_platform.sinks.opening import target_of
+from dedup_platform.stream import KafkaSink, Stream
 
 LOOK_SECONDS = 5.0
 """Whoever wants to know how far sinks have come waits so long for all of them together."""
@@ -39,6 +42,13 @@ class Sinks:
     def publish(self, stream: str, sink: str, write: Callable[[Published], None]) -> Published:
         """What `write` does to a sink, whatever its state, and tried again as the stream's `retries` say."""
         return self._attempts.publish(self._context.stream(stream), sink, write)
+
+    def schema(self, stream: str, sink: str) -> str | None:
+        """The schema of a sink's messages, of Avro or of Protobuf; None where they have none."""
+        definition = self._context.stream(stream)
+        said = definition.publish.sinks[sink]
+        numbers = field_numbers(self._context.lake.catalog.load(stream, said.follows))
+        return schema_text(target_of(definition, sink, numbers), said) if isinstance(said, KafkaSink) else None
 
     def status(self, stream: str) -> tuple[SinkStatus, ...]:
         """How far each sink of a stream has come. Asks their stores, at once, and waits no longer than is bearable."""

@@ -9,8 +9,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message as Delivered, Producer
 
 from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
+from dedup_platform.sinks.encodings import Encoded, encoded_as
 from dedup_platform.sinks.kafka_log import Log, LogState
-from dedup_platform.sinks.messages import messages, portions, tombstones
+from dedup_platform.sinks.messages import Json, messages, portions, tombstones
 from dedup_platform.sinks.sink import Batch, SinkState, Target
 from dedup_platform.stream import KafkaSink
 
@@ -27,14 +28,18 @@ _TAKEN = {
 Headers = dict[str, str | bytes | None]
 _FORCED: Headers = {"dedup_platform.forced": "true"}
 """The header of messages that somebody wanted again."""
+_SCHEMA = "dedup_platform.schema"
+"""The header that names the schema of a message which begins by no id of one."""
 _REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG}
 
 
 class KafkaTopic:
     """The sink of one topic. Beside it stands `<topic>.positions`, compacted: how far it has come, what it refused."""
 
-    def __init__(self, target: Target, said: KafkaSink, options: Mapping[str, str]) -> None:
-        self._target, self._said = target, said
+    def __init__(
+        self, target: Target, said: KafkaSink, options: Mapping[str, str], registry_login: str | None = None
+    ) -> None:
+        self._target, self._said, self._login = target, said, registry_login
         # Without a logger librdkafka writes to standard error, whatever logging says.
         common: dict[str, Any] = {"bootstrap.servers": said.brokers, "client.id": "dedup_platform", "logger": _LOG}
         self._options = common | {"error_cb": _ignore} | dict(options)
@@ -42,6 +47,7 @@ class KafkaTopic:
         self._producer: Producer | None = None
         self._state = LogState()
         self._failed: list[KafkaError] = []
+        self._encoded: Encoded | None = None
 
     def open(self) -> SinkState:
         self.close()
@@ -71,11 +77,12 @@ class KafkaTopic:
         with self._failures_named():
             self._failed.clear()
             began = self._log.ends() if batch.begins else self._state.began
-            after = self._state.after(batch, began)
+            encoded = self._encoded_as(batch)
+            after = self._state.after(batch, began, encoded.schemas)
             # Before the transaction, which must end in time: a large topic takes long to read.
             left = self._log.older_than(began) if batch.completes and any(began.values()) else set()
             self._producer.begin_transaction()
-            self._produce(self._producer, batch, left)
+            self._produce(self._producer, batch, left, encoded)
             for key, value in self._state.records(after):
                 self._send(self._producer, self._log.positions, key, value)
             self._producer.commit_transaction(_SECONDS)
@@ -96,18 +103,25 @@ class KafkaTopic:
             with suppress(KafkaException):
                 producer.purge()
 
-    def _produce(self, producer: Producer, batch: Batch, left: set[str]) -> None:
+    def _encoded_as(self, batch: Batch) -> Encoded:
+        """How values are written. A registry is asked before the transaction, and only where there are any."""
+        if self._encoded is None and len(batch.changes):
+            self._encoded = encoded_as(self._target, self._said, self._login)
+        return self._encoded or Encoded(Json(self._target, self._said.envelope))
+
+    def _produce(self, producer: Producer, batch: Batch, left: set[str], encoded: Encoded) -> None:
         """Send a batch, and tombstones of the keys that are left from before and did not come again."""
         is_read = batch.begins or batch.completes or batch.forced or batch.after.snapshot_id is not None
-        headers = _FORCED if batch.forced else None
+        headers = _FORCED if batch.forced else {}
+        of_values = headers | ({_SCHEMA: encoded.schema} if encoded.schema else {})
         # While the next ones are made, these are on their way.
         for changes in portions(batch.changes, _PORTION_ROWS):
-            for message in messages(changes, self._target, self._said.envelope, is_read):
-                self._send(producer, self._said.topic, message.key, message.value, headers)
-                left.discard(message.key)
+            for key, value in messages(changes, encoded.encoding, is_read):
+                self._send(producer, self._said.topic, key, value, headers if value is None else of_values)
+                left.discard(key)
             producer.poll(0)
-        for message in tombstones(sorted(left)):
-            self._send(producer, self._said.topic, message.key, message.value, headers)
+        for key, value in tombstones(sorted(left)):
+            self._send(producer, self._said.topic, key, value, headers)
 
     def _create(self) -> None:
         try:
@@ -124,11 +138,11 @@ class KafkaTopic:
         return replace(found, of=of)
 
     def _send(
-        self, producer: Producer, topic: str, key: str, value: str | None, headers: Headers | None = None
+        self, producer: Producer, topic: str, key: str, value: str | bytes | None, headers: Headers | None = None
     ) -> None:
         while True:
             try:
-                producer.produce(topic, key=key, value=value, headers=headers)
+                producer.produce(topic, key=key, value=value, headers=headers or None)
                 return
             except BufferError:
                 producer.poll(0.1)  # what was delivered makes room

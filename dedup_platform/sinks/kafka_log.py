@@ -21,10 +21,13 @@ from dedup_platform.sinks.sink import Batch, Position, Refusal, SinkState, Total
 _SECONDS = 30.0
 _POSITION = "position"
 _REFUSED = "refused/"
+_SCHEMA = "schema/"
 _COMPACTED = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.01"}
 
 Places = Mapping[int, int]
 """Partition -> offset."""
+Schemas = Mapping[str, Mapping[str, str]]
+"""Name -> the text of a schema (`schema`), and what it is of (`format`)."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,14 @@ class LogState:
     """The stream and the table whose changes the topic has."""
     totals: Totals = field(default_factory=Totals)
     moved_at: datetime | None = None
+    schemas: Schemas = field(default_factory=dict)
+    """Those of messages that bear no id of a registry, and name one of these."""
 
-    def after(self, batch: Batch, began: Places) -> "LogState":
-        """What it tells after a batch."""
+    def after(self, batch: Batch, began: Places, schemas: Schemas) -> "LogState":
+        """What it tells after a batch, whose messages have one of these schemas."""
         began = {} if batch.completes else began
-        return LogState(batch.after, began, batch.still_refused(self.refused), self.of, self.totals.after(batch))
+        refused, totals = batch.still_refused(self.refused), self.totals.after(batch)
+        return LogState(batch.after, began, refused, self.of, totals, schemas={**self.schemas, **schemas})
 
     def told(self) -> SinkState:
         """What the sink knows of itself by it."""
@@ -54,6 +60,8 @@ class LogState:
         position = astuple(after.position) if after.position else None
         told = {"of": after.of, "position": position, "began": after.began, "totals": asdict(after.totals)}
         yield _POSITION, json.dumps(told)
+        for name in after.schemas.keys() - self.schemas.keys():
+            yield _SCHEMA + name, json.dumps(after.schemas[name])
         for key in self.refused.keys() - after.refused.keys():
             yield _REFUSED + key, None
         for key, each in after.refused.items():
@@ -127,6 +135,7 @@ class Log:
             told["of"] if told else "",
             Totals(**told.get("totals", {})) if told else Totals(),
             moved_at,
+            {key.removeprefix(_SCHEMA): each for key, each in found.items() if key.startswith(_SCHEMA)},
         )
 
     def ends(self) -> dict[int, int]:

@@ -1,15 +1,14 @@
-"""Changes as messages: keys, and values in Debezium's envelope or as plain rows. Pure."""
+"""Changes as messages: keys, and values in Debezium's envelope or as plain rows, as JSON or encoded otherwise. Pure."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple, Protocol
 
 import polars as pl
 
 from dedup_platform.rules.changes import DELETE, INSERT, POSTIMAGE, PREIMAGE
 from dedup_platform.sinks.formats import plain
+from dedup_platform.sinks.shapes import Envelope
 from dedup_platform.sinks.sink import Target
-
-Envelope = Literal["debezium", "row"]
 
 _TEXT, _NAMES = pl.String(), pl.List(pl.String)
 
@@ -18,17 +17,46 @@ class Message(NamedTuple):
     """One message; without a value it says that its key is gone."""
 
     key: str
-    value: str | None
+    value: str | bytes | None
 
 
-def messages(changes: pl.DataFrame, target: Target, envelope: Envelope, begins: bool) -> Iterator[Message]:
+class Encoding(Protocol):
+    """How the values of messages are written."""
+
+    @property
+    def target(self) -> Target:
+        """What the messages are of."""
+
+    def row(self, changes: pl.DataFrame) -> pl.Expr | pl.Series:
+        """Each row by itself."""
+
+    def values(self, rows: pl.DataFrame, begins: bool) -> pl.Expr | pl.Series:
+        """What is told of changes: `_before` and `_after` are such rows, or null; null if nothing is."""
+
+
+class Json:
+    """Values as JSON."""
+
+    def __init__(self, target: Target, envelope: Envelope) -> None:
+        self.target, self._envelope = target, envelope
+
+    def row(self, changes: pl.DataFrame) -> pl.Expr:
+        """Each row by itself."""
+        return pl.struct(plain(changes, column.name) for column in self.target.columns).struct.json_encode()
+
+    def values(self, rows: pl.DataFrame, begins: bool) -> pl.Expr:
+        """What is told of each change; without an envelope null of what is gone."""
+        return _debezium(rows, self.target, begins) if self._envelope == "debezium" else _plain()
+
+
+def messages(changes: pl.DataFrame, encoding: Encoding, begins: bool) -> Iterator[Message]:
     """The messages of some changes, in their order; an update is one. What is gone is told last by a tombstone."""
-    rows = _one_an_update(changes, target)
-    value = _debezium(rows, target, begins) if envelope == "debezium" else _plain()
-    told = rows.select(_key(target), value.alias("value"), is_gone=pl.col("_change_type") == DELETE)
-    if told["is_gone"].any() or told["value"].has_nulls():
-        return _with_tombstones(told)
-    return map(Message._make, zip(told["key"].to_list(), told["value"].to_list(), strict=True))
+    rows = _one_an_update(changes, encoding)
+    values = encoding.values(rows, begins).alias("value")
+    found = rows.select(_key(encoding.target), values, is_gone=pl.col("_change_type") == DELETE)
+    if found["is_gone"].any() or found["value"].has_nulls():
+        return _with_tombstones(found)
+    return map(Message._make, zip(found["key"].to_list(), found["value"].to_list(), strict=True))
 
 
 def portions(changes: pl.DataFrame, rows: int) -> Iterator[pl.DataFrame]:
@@ -41,10 +69,10 @@ def portions(changes: pl.DataFrame, rows: int) -> Iterator[pl.DataFrame]:
         first = last
 
 
-def _with_tombstones(told: pl.DataFrame) -> Iterator[Message]:
-    for key, text, is_gone in told.iter_rows():
-        if text is not None:
-            yield Message(key, text)
+def _with_tombstones(found: pl.DataFrame) -> Iterator[Message]:
+    for key, value, is_gone in found.iter_rows():
+        if value is not None:
+            yield Message(key, value)
         if is_gone:
             yield Message(key, None)
 
@@ -54,12 +82,10 @@ def tombstones(keys: Sequence[str]) -> Iterator[Message]:
     return (Message(key, None) for key in keys)
 
 
-def _one_an_update(changes: pl.DataFrame, target: Target) -> pl.DataFrame:
-    """A row for each change, with what was before it and what is after it as JSON; of an update the later image."""
-    names = [column.name for column in target.columns]
-    row = pl.struct(plain(changes, name) for name in names).struct.json_encode()
+def _one_an_update(changes: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
+    """A row for each change, with what was before it and what is after it encoded; of an update the later image."""
     kind = pl.col("_change_type")
-    images = changes.with_columns(_row=row)
+    images = changes.with_columns(encoding.row(changes).alias("_row"))
     before = pl.when(kind == POSTIMAGE).then(pl.col("_row").shift(1)).when(kind == DELETE).then(pl.col("_row"))
     after = pl.when(kind != DELETE).then(pl.col("_row"))
     # In one piece: what `shift` leaves in two, Polars 2.1 cannot format.
@@ -77,7 +103,7 @@ def _debezium(rows: pl.DataFrame, target: Target, begins: bool) -> pl.Expr:
     kinds = {INSERT: "r" if begins else "c", POSTIMAGE: "u", DELETE: "d"}
     milliseconds = pl.col("_commit_timestamp").dt.epoch("ms")
     version = pl.col("_commit_version")
-    changed = _told(rows, target, "changed_columns", _NAMES)
+    changed = told(rows, target, "changed_columns")
     source = pl.format(
         '{{"connector":"dedup_platform","name":"{}","table":"{}","snapshot":"{}","ts_ms":{},"version":{},"ordinal":{},'
         '"snapshot_id":{},"reason":{},"merged_into":{},"split_from":{},"changed_columns":{}}}',
@@ -88,7 +114,7 @@ def _debezium(rows: pl.DataFrame, target: Target, begins: bool) -> pl.Expr:
         version,
         pl.col("_change_ordinal"),
         pl.col("_commit_snapshot_id"),
-        *(_quoted(_told(rows, target, name)) for name in ("reason", "merged_into", "split_from")),
+        *(_quoted(told(rows, target, name)) for name in ("reason", "merged_into", "split_from")),
         pl.format("[{}]", changed.list.eval(_quoted(pl.element())).list.join(",")).fill_null("null"),
     )
     return pl.format(
@@ -103,10 +129,10 @@ def _debezium(rows: pl.DataFrame, target: Target, begins: bool) -> pl.Expr:
     )
 
 
-def _told(rows: pl.DataFrame, target: Target, name: str, type_: pl.DataType = _TEXT) -> pl.Expr:
+def told(rows: pl.DataFrame, target: Target, name: str) -> pl.Expr:
     """What a feed tells besides the row; where the table has a column of that name, ours has an underscore."""
     ours = f"_{name}" if name in {column.name for column in target.columns} else name
-    return pl.col(ours) if ours in rows.columns else pl.lit(None, type_)
+    return pl.col(ours) if ours in rows.columns else pl.lit(None, _NAMES if name == "changed_columns" else _TEXT)
 
 
 def _quoted(text: pl.Expr) -> pl.Expr:

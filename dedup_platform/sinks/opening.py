@@ -1,5 +1,6 @@
 """Which sink a stream file means."""
 
+from collections.abc import Mapping
 from importlib import import_module
 
 from dedup_platform.errors import SinkError
@@ -16,16 +17,25 @@ KEYS = {SESSIONS: ("session_id",), DEDUPLICATED_EVENTS: COORDINATES}
 """What tells rows apart downstream. An event's entity may be null, and change when its record is decoded again."""
 
 
-def open_sink(stream: Stream, name: str, settings: Settings) -> Sink:
-    """A sink of a stream, which is not asked anything yet. Raises SinkError if a factory of one's own is not found."""
+def target_of(stream: Stream, name: str, numbers: Mapping[str, int] | None = None) -> Target:
+    """What a sink of a stream is to hold; `numbers` are those that its table has for its columns, if it is there."""
+    follows = stream.publish.sinks[name].follows
+    return Target(stream.name, name, follows, columns(stream, follows), KEYS[follows], numbers)
+
+
+def open_sink(stream: Stream, name: str, settings: Settings, numbers: Mapping[str, int] | None = None) -> Sink:
+    """A sink of a stream, which is not asked anything yet; `numbers` as of `target_of`, for whoever writes to it.
+
+    Raises SinkError if a factory of one's own is not found.
+    """
     said = stream.publish.sinks[name]
-    target = Target(stream.name, name, said.follows, columns(stream, said.follows), KEYS[said.follows])
+    target = target_of(stream, name, numbers)
     if isinstance(said, CustomSink):
         return _made(target, said)
     if isinstance(said, FilesSink):
         return FilesOfChanges(target, said, S3Access.of(settings))
     if isinstance(said, KafkaSink):
-        return KafkaTopic(target, said, settings.kafka)
+        return KafkaTopic(target, said, settings.kafka, settings.registry_login)
     return PostgresTable(target, said, settings.postgres)
 
 

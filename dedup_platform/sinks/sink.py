@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import itemgetter
 from typing import Protocol, runtime_checkable
 
 import polars as pl
@@ -117,6 +118,16 @@ class Target:
     """Those of the table, without what a feed tells besides."""
     key: tuple[str, ...]
     """The columns that tell a row from all others."""
+    numbers: Mapping[str, int] | None = None
+    """Column -> the id of its field in the table, which never changes. A column without one is not there yet; None: as
+    a table has them that is made anew, 1, 2, 3 …"""
+
+    @property
+    def numbered(self) -> list[tuple[int, Column]]:
+        """The columns that are there, each behind its number, in the order of the numbers."""
+        numbers = self.numbers or {column.name: number for number, column in enumerate(self.columns, 1)}
+        there = [(numbers[column.name], column) for column in self.columns if column.name in numbers]
+        return sorted(there, key=itemgetter(0))
 
 
 class Sink(Protocol):

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PrivateAttr, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from dedup_platform.stream.format import Registry
 from dedup_platform.stream.points import Points
 from dedup_platform.stream.s3_path import SCHEME
 from dedup_platform.stream.source import Brokers, Topic
@@ -72,6 +73,10 @@ def _folder_or_prefix(value: str) -> str:
     return value
 
 
+def _registry_spelling(value: Any) -> Any:
+    return {"url": value} if isinstance(value, str) else value
+
+
 def _known_kind(value: Any) -> Any:
     if value not in ("postgres", "kafka", "files", "custom"):
         raise PydanticCustomError("literal_error", "must be 'postgres', 'kafka', 'files' or 'custom'")
@@ -112,14 +117,22 @@ class PostgresSink(_Copy):
 class KafkaSink(_Copy):
     """A topic of Kafka with a message for each change of one of the stream's tables; keys are the rows' ids.
 
-    `envelope` is Debezium's, with the row before and after, or the plain row. Other connection options are a setting
-    (`kafka`).
+    `envelope` is Debezium's, with the row before and after, or the plain row. In Avro and Protobuf values begin by the
+    id of their schema if there is a `registry`. Other connection options are settings (`kafka`, `registry_login`).
     """
 
     kind: Literal["kafka"]
     brokers: Brokers
     topic: Topic
     envelope: Literal["debezium", "row"] = "debezium"
+    format: Literal["json", "avro", "protobuf"] = "json"
+    registry: Annotated[Registry | None, BeforeValidator(_registry_spelling)] = None
+
+    @model_validator(mode="after")
+    def _json_has_no_schema(self) -> "KafkaSink":
+        if self.registry and self.format == "json":
+            raise ValueError("registry is for the formats avro and protobuf; messages of json have no schema")
+        return self
 
     @property
     def place(self) -> object:

@@ -14,7 +14,7 @@ from dedup_platform.errors import SinkError, SinkTakenError
 from dedup_platform.lake.pins import pins
 from dedup_platform.sinks import Batch, Position, Target
 from dedup_platform.sinks.kafka_log import Log
-from dedup_platform.sinks.messages import messages
+from dedup_platform.sinks.messages import Json, messages
 from dedup_platform.sinks.sink import net
 from dedup_platform.stream import CustomSink, FilesSink, KafkaSink, PostgresSink, Publish, Sessions
 from dedup_platform.tables import SESSION_CHANGES, SESSIONS, column_names, columns
@@ -328,7 +328,7 @@ def test_rows_that_are_tried_again_make_whole_messages(published: Copied, envelo
     kept = [row["session_id"] for row in published.sessions()][:2]
     now = reader.now([json.dumps([key]) for key in (*kept, "gone")], ["session_id"], Position("feed", 1))
     target = Target(EVENTS, "copy", SESSIONS, columns(published.stream, SESSIONS), ("session_id",))
-    told = list(messages(now, target, envelope, False))
+    told = list(messages(now, Json(target, envelope), False))
     assert {message.key for message in told if message.value and "gone" not in message.key} == set(kept)
     assert [message.key for message in told if message.value is None] == ["gone"]
 

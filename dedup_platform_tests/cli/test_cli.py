@@ -403,3 +403,17 @@ def test_feeds_are_exported_in_their_order(line: Line, stream: Stream) -> None:
     line("export", stream.name, "event_changes", "--to", "changes.parquet")
     assert pyarrow.parquet.read_table("changes.parquet").num_rows == 3
     assert "copies" in line("export", stream.name, "audit", "--to", "-").splitlines()[0]
+
+
+def test_the_schema_of_a_sinks_messages_is_printed(line: Line, stream: Stream) -> None:
+    kafka = 'kind: kafka, follows: sessions, brokers: "127.0.0.1:1"'
+    sinks = [f"{name}: {{{kafka}, topic: {name}, format: {name}}}" for name in ("json", "avro", "protobuf")]
+    stream.origin.write_text(f"{stream.origin.read_text()}publish: {{sinks: {{{', '.join(sinks)}}}}}\n")
+    schema = json.loads(line("sinks", "schema", stream.name, "--sink", "avro"))
+    assert (schema["name"], schema["namespace"]) == ("Envelope", f"{stream.name}.sessions")
+    proto = line("sinks", "schema", stream.name, "--sink", "protobuf")
+    assert proto.startswith(f'syntax = "proto3";\npackage {stream.name}.sessions;\n')
+    assert "sinks: json, avro, protobuf" in " ".join(
+        line("sinks", "schema", stream.name, "--sink", "x", code=2).split()
+    )
+    assert "not of Avro or Protobuf" in line("sinks", "schema", stream.name, "--sink", "json", code=2)

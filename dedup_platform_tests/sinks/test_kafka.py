@@ -1,27 +1,37 @@
 """Sinks in a real Kafka: what every sink must do, and what is Kafka's own."""
 
 import json
-from collections.abc import Mapping
+import socket
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from decimal import Decimal
 from typing import Any
 from unittest.mock import patch
 
 import polars as pl
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
 from dedup_platform.sinks import Batch, Position
+from dedup_platform.sinks.binary_messages import CODECS, Binary
 from dedup_platform.sinks.kafka import KafkaTopic
 from dedup_platform.sinks.kafka_log import Log
+from dedup_platform.sinks.shapes import Envelope
 from dedup_platform.stream import KafkaSink
 from dedup_platform.testing.servers import KafkaServer
 from dedup_platform.testing.servers.kafka import MAX_MESSAGE_BYTES
 from dedup_platform.testing.sinks import TARGET, check_sink, some_changes
 from dedup_platform_tests.servers import new_name
 from dedup_platform_tests.sinks.looking import check_totals
+from dedup_platform_tests.sinks.reading import READERS, Read
+from dedup_platform_tests.sources.registries import Registry, schema_registry
 
 FIRST, SECOND = Position("feed", 1), Position("feed", 2)
+
+JSON: Mapping[str, str] = {}
+LOGIN = "me:very secret"
 
 
 class Store:
@@ -31,21 +41,38 @@ class Store:
         self.brokers = server.brokers
         self.topic = new_name("copies-")
 
-    def sink(self, envelope: str = "debezium", **options: str) -> KafkaTopic:
-        said = {"kind": "kafka", "follows": "sessions", "brokers": self.brokers, "topic": self.topic}
-        return KafkaTopic(TARGET, KafkaSink.model_validate(said | {"envelope": envelope}), options)
+    def sink(self, envelope: str = "debezium", said: Mapping[str, str] = JSON, **options: str) -> KafkaTopic:
+        where = {"kind": "kafka", "follows": "sessions", "brokers": self.brokers, "topic": self.topic}
+        return KafkaTopic(TARGET, KafkaSink.model_validate(where | {"envelope": envelope} | said), options, LOGIN)
 
-    def messages(self) -> list[tuple[str, Any]]:
+    def committed(self, topic: str | None = None) -> list[Message]:
         """What a consumer gets that reads committed messages only."""
         log = Log(self.topic, {"bootstrap.servers": self.brokers})
-        found = sorted(log._committed(self.topic), key=lambda each: (each.partition() or 0, each.offset() or 0))
-        return [((each.key() or b"").decode(), json.loads(each.value() or b"null")) for each in found]
+        found = log._committed(topic or self.topic)
+        return sorted(found, key=lambda each: (each.partition() or 0, each.offset() or 0))
 
-    def counts(self) -> Mapping[str, int]:
+    def messages(self, read: Read = json.loads) -> list[tuple[str, Any]]:
+        """The keys, and the values as they are read."""
+        values = ((each, each.value()) for each in self.committed())
+        return [((each.key() or b"").decode(), None if value is None else read(value)) for each, value in values]
+
+    def named_schemas(self) -> dict[str, dict[str, str]]:
+        """What the topic of positions tells of the schemas of messages that name one."""
+        told = {(each.key() or b"").decode(): each.value() for each in self.committed(f"{self.topic}.positions")}
+        named = {key.removeprefix("schema/"): value for key, value in told.items() if key.startswith("schema/")}
+        return {name: json.loads(value or b"") for name, value in named.items()}
+
+    def counts(self, read: Read = json.loads) -> Mapping[str, int]:
         """The topic folded by key."""
-        newest = dict(self.messages())
+        newest = dict(self.messages(read))
         rows = {key: value and value.get("after", value) for key, value in newest.items()}
         return {key: row["event_count"] for key, row in rows.items() if row}
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with schema_registry() as registry:
+        yield registry
 
 
 @pytest.fixture
@@ -56,6 +83,93 @@ def store(kafka_server: KafkaServer) -> Store:
 @pytest.mark.parametrize("envelope", ["debezium", "row"])
 def test_it_does_what_every_sink_must_do(store: Store, envelope: str) -> None:
     check_sink(lambda: store.sink(envelope), store.counts)
+
+
+@pytest.mark.parametrize(("format_", "envelope"), [("avro", "debezium"), ("protobuf", "row")])
+def test_it_does_so_in_other_formats(store: Store, format_: str, envelope: Envelope) -> None:
+    read = READERS[format_](Binary(TARGET, envelope, CODECS[format_]).schema)
+    check_sink(lambda: store.sink(envelope, {"format": format_}), lambda: store.counts(read))
+
+
+@pytest.mark.parametrize("format_", ["avro", "protobuf"])
+def test_without_a_registry_messages_name_their_schema(store: Store, format_: str) -> None:
+    sink = store.sink("row", {"format": format_})
+    sink.open()
+    sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1), ("insert", 1, 1, "b", 1))))
+    sink = store.sink("row", {"format": format_})
+    sink.open()
+    sink.write(Batch(FIRST, SECOND, some_changes(("delete", 2, 0, "a", 1), ("insert", 2, 1, "b", 2))))
+    [(name, schema)] = store.named_schemas().items()
+    assert schema == {"format": format_, "schema": Binary(TARGET, "row", CODECS[format_]).schema}
+    headers = [(each.value() is None, dict(each.headers() or ())) for each in store.committed()]
+    assert sorted(headers, key=repr) == [(False, {"dedup_platform.schema": name.encode()})] * 3 + [(True, {})]
+    told = store.committed(f"{store.topic}.positions")
+    assert [each.key() for each in told].count(f"schema/{name}".encode()) == 1
+
+
+@pytest.mark.parametrize(("format_", "behind_id"), [("avro", b""), ("protobuf", b"\0")])
+def test_with_a_registry_messages_begin_by_the_id_of_their_schema(
+    store: Store, registry: Registry, format_: str, behind_id: bytes
+) -> None:
+    with closing(store.sink("row", {"format": format_, "registry": registry.url})) as sink:
+        sink.look()
+        sink.open()
+        assert registry.asked == [], "nothing is registered by who only looks"
+        sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1)), begins=True, completes=True))
+        sink.write(Batch(FIRST, SECOND, some_changes(("insert", 2, 0, "b", 2))))
+    [(subject, kind, text)] = registry.registered
+    assert (subject, kind) == (f"{store.topic}-value", format_.upper())
+    assert registry.asked == [f"/subjects/{store.topic}-value/versions"]
+    assert registry.logins == [f"Basic {b64encode(LOGIN.encode()).decode()}"]
+    header = b"\0" + (1).to_bytes(4) + behind_id
+    assert [each.value()[: len(header)] for each in store.committed() if each.value()] == [header] * 2  # type: ignore[index]
+    read = READERS[format_](text)
+    assert store.counts(lambda value: read(value[len(header) :])) == {"a": 1, "b": 2}
+    assert store.named_schemas() == {}
+    assert {each.headers() for each in store.committed()} == {None}
+
+
+@pytest.mark.parametrize(
+    ("status", "lasting", "what_to_do"),
+    [
+        (409, True, "Name another topic in the stream file, or let the registry take the schema"),
+        (401, True, "Set DEDUP_PLATFORM_REGISTRY_LOGIN"),
+        (422, True, "Mend the registry, or name another one in the stream file"),
+        (503, False, "the registry answers 503"),
+    ],
+)
+def test_a_registry_that_refuses_fails_the_sink_before_anything_is_written(
+    store: Store, registry: Registry, status: int, lasting: bool, what_to_do: str
+) -> None:
+    batch = Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1)))
+    with closing(store.sink("row", {"format": "avro", "registry": registry.url})) as sink:
+        sink.open()
+        registry.status, registry.reason = status, "it is incompatible"
+        with pytest.raises(SinkError) as raised:
+            sink.write(batch)
+        told = str(raised.value)
+        where = f"conformance: sink tried: {registry.url}: the registry answers {status} "
+        assert told.startswith(where)
+        assert f"to subjects/{store.topic}-value/versions: it is incompatible" in told
+        assert what_to_do in told
+        assert "secret" not in told
+        assert raised.value.lasting == lasting
+        assert (store.committed(), sink.look().position) == ([], None)
+        registry.status = 200
+        sink.write(batch)
+    assert len(store.committed()) == 1
+
+
+def test_a_registry_that_is_down_fails_the_sink(store: Store) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        with closing(store.sink("row", {"format": "avro", "registry": url})) as sink:
+            sink.open()
+            with pytest.raises(SinkError, match=f"{url}: the registry cannot be reached: .*refused") as raised:
+                sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1))))
+    assert not raised.value.lasting
+    assert "secret" not in str(raised.value)
 
 
 def test_changes_come_in_debeziums_envelope(store: Store) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from dedup_platform.planning.moments import EPOCH
 from dedup_platform.sinks import Target
-from dedup_platform.sinks.messages import Message, messages, portions, tombstones
+from dedup_platform.sinks.messages import Json, Message, messages, portions, tombstones
 from dedup_platform.tables import COORDINATES, SESSIONS, Column
 
 TARGET = Target(
@@ -138,7 +138,7 @@ def read(found: Iterator[Message]) -> list[tuple[str, Any]]:
 @given(CHANGES, st.booleans())
 def test_envelopes_are_what_they_are_row_by_row(changes: list[Any], begins: bool) -> None:
     rows = rows_of(changes)
-    assert read(messages(rows, TARGET, "debezium", begins)) == list(plainly(rows, begins))
+    assert read(messages(rows, Json(TARGET, "debezium"), begins)) == list(plainly(rows, begins))
 
 
 @given(CHANGES)
@@ -149,13 +149,13 @@ def test_plain_rows_are_what_is_after_each_change(changes: list[Any]) -> None:
         for key, value in plainly(rows, False)
         if value is None or value["after"]
     ]
-    assert read(messages(rows, TARGET, "row", False)) == expected
+    assert read(messages(rows, Json(TARGET, "row"), False)) == expected
 
 
 @pytest.mark.parametrize("share", [float("nan"), float("inf"), float("-inf")])
 def test_a_double_that_is_no_number_is_null(share: float) -> None:
     rows = rows_of([("insert", {"started_at": COMMITTED, "share": share}, {}, None)])
-    [(_, value)] = read(messages(rows, TARGET, "debezium", False))
+    [(_, value)] = read(messages(rows, Json(TARGET, "debezium"), False))
     assert value["after"]["share"] is None
 
 
@@ -166,7 +166,7 @@ def test_the_key_of_an_event_is_its_coordinates() -> None:
     place = {"source": 'a "b"', "source_partition": 1, "source_offset": 2**40, "source_index": 0}
     rows = rows_of([("insert", {"started_at": COMMITTED}, {}, None)])
     rows = rows.with_columns(pl.lit(value).alias(name) for name, value in place.items())
-    [message] = messages(rows, target, "debezium", False)
+    [message] = messages(rows, Json(target, "debezium"), False)
     assert json.loads(message.key) == place
 
 
@@ -174,7 +174,7 @@ def test_where_a_stream_has_a_column_of_our_name_ours_has_an_underscore() -> Non
     rows = rows_of([("insert", {"started_at": COMMITTED}, {}, None)])
     theirs = rows.rename({"reason": "_reason"}).with_columns(reason=pl.lit("theirs"))
     target = replace(TARGET, columns=(*TARGET.columns, Column("reason", "string")))
-    [(_, value)] = read(messages(theirs, target, "debezium", False))
+    [(_, value)] = read(messages(theirs, Json(target, "debezium"), False))
     assert (value["source"]["reason"], value["after"]["reason"]) == ("grown", "theirs")
 
 
@@ -184,7 +184,7 @@ def test_an_attribute_of_a_name_that_only_sessions_feeds_have_is_only_a_value(te
     rows = rows_of([("insert", {"started_at": COMMITTED}, {}, None)]).with_columns(
         _split_from=None, split_from=pl.lit(text)
     )
-    [(_, value)] = read(messages(rows.drop("_split_from"), target, "debezium", False))
+    [(_, value)] = read(messages(rows.drop("_split_from"), Json(target, "debezium"), False))
     assert (value["op"], value["source"]["split_from"], value["after"]["split_from"]) == ("c", None, text)
 
 
@@ -195,8 +195,8 @@ def test_portions_are_all_changes_and_part_no_images(changes: list[Any], rows: i
     parts = list(portions(whole, rows))
     assert pl.concat([whole.clear(), *parts]).equals(whole)
     assert all(0 < len(each) <= rows + 1 for each in parts)
-    told = [message for each in parts for message in messages(each, TARGET, "debezium", False)]
-    assert told == list(messages(whole, TARGET, "debezium", False))
+    told = [message for each in parts for message in messages(each, Json(TARGET, "debezium"), False)]
+    assert told == list(messages(whole, Json(TARGET, "debezium"), False))
 
 
 def test_tombstones_have_no_value() -> None:

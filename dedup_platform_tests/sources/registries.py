@@ -1,4 +1,4 @@
-"""A schema registry for tests: the two requests that readers make of one, answered over HTTP as Confluent's does."""
+"""A schema registry for tests: the requests that are made of one, answered over HTTP as Confluent's does."""
 
 import json
 from collections.abc import Iterator
@@ -18,6 +18,9 @@ class Registry:
         self.asked: list[str] = []
         self.logins: list[str | None] = []
         self.status = 200
+        self.reason = "not here"
+        self.registered: list[tuple[str, str, str]] = []
+        """Subject, kind and text of each schema that was sent, in the order of the ids."""
         self.port = 0
 
     @property
@@ -35,6 +38,14 @@ class Registry:
         answer = {"subject": subject, "version": 1, "id": 900, "schema": schema, "references": references or []}
         self.answers[f"/subjects/{subject}/versions/1"] = answer
 
+    def register(self, subject: str, said: dict[str, Any]) -> dict[str, Any]:
+        """The id of a schema, which is asked for by it from now on."""
+        schema = (subject, said["schemaType"], said["schema"])
+        if schema not in self.registered:
+            self.registered.append(schema)
+            self.add(len(self.registered), said["schema"], said["schemaType"])
+        return {"id": self.registered.index(schema) + 1}
+
 
 @contextmanager
 def schema_registry() -> Iterator[Registry]:
@@ -47,8 +58,20 @@ def schema_registry() -> Iterator[Registry]:
             registry.logins.append(self.headers["Authorization"])
             known = self.path in registry.answers
             status = registry.status if registry.status != 200 or known else 404
-            unknown = {"error_code": 40403 if status == 404 else status * 100 + 1, "message": "not here"}
-            answer = registry.answers[self.path] if status == 200 else unknown
+            self.answer(status, registry.answers[self.path] if known else None)
+
+        def do_POST(self) -> None:
+            registry.asked.append(self.path)
+            registry.logins.append(self.headers["Authorization"])
+            said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            subject = self.path.removeprefix("/subjects/").removesuffix("/versions")
+            known = registry.answers.get(self.path)
+            answer = registry.register(subject, said) if registry.status == 200 and known is None else known
+            self.answer(registry.status, answer)
+
+        def answer(self, status: int, answer: Any) -> None:
+            unknown = {"error_code": 40403 if status == 404 else status * 100 + 1, "message": registry.reason}
+            answer = answer if status == 200 else unknown
             content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")

@@ -16,6 +16,7 @@ from dedup_platform.settings import ENV_PREFIX
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import MALFORMED_RECORD, UNKNOWN_SCHEMA
+from dedup_platform.sources.registry import RefusedSchemaError, RegisteredSchema, SchemaRegistry, registry_with
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import decode_kept, message_stream
 from dedup_platform_tests.sources.registries import Registry, schema_registry
@@ -263,6 +264,46 @@ def test_the_login_is_a_setting(registry: Registry, monkeypatch: pytest.MonkeyPa
 def test_without_a_login_none_is_sent(registry: Registry) -> None:
     contents(registered("avro", registry), header(7))
     assert set(registry.logins) == {None}
+
+
+class TestRegistering:
+    """A schema gets an id by which others can ask for it."""
+
+    def test_a_schema_is_sent_once(self, registry: Registry) -> None:
+        known = SchemaRegistry(registry.url)
+        ids = [known.register(subject, "AVRO", text) for subject, text in (("a", "1"), ("b/c", "1"), ("a", "2"))]
+        assert [known.register("a", "AVRO", "2"), *ids] == [3, 1, 2, 3]
+        assert registry.asked == ["/subjects/a/versions", "/subjects/b%2Fc/versions", "/subjects/a/versions"]
+        assert registry.registered == [("a", "AVRO", "1"), ("b%2Fc", "AVRO", "1"), ("a", "AVRO", "2")]
+        assert known.schema(3) == RegisteredSchema("AVRO", "2", ())
+
+    def test_the_login_is_sent(self, registry: Registry) -> None:
+        registry_with(registry.url, "me:pass").register("a", "PROTOBUF", "1")
+        assert registry.logins == [f"Basic {base64.b64encode(b'me:pass').decode()}"]
+
+    @pytest.mark.parametrize("status", [400, 401, 403, 409, 422])
+    def test_what_is_refused_is_told_with_the_reason(self, registry: Registry, status: int) -> None:
+        registry.status, registry.reason = status, "it is incompatible: " + "x" * 5000
+        told = f"{registry.url}: the registry answers {status} .* to subjects/a/versions: it is incompatible: x{{980}}$"
+        with pytest.raises(RefusedSchemaError, match=told) as raised:
+            SchemaRegistry(registry.url, "me:secret").register("a", "AVRO", "1")
+        assert raised.value.code == status
+        assert "secret" not in str(raised.value)
+
+    @pytest.mark.parametrize("status", [404, 429, 500, 503])
+    def test_what_may_pass_is_no_refusal(self, registry: Registry, status: int) -> None:
+        registry.status = status
+        with pytest.raises(SourceError, match=f"answers {status} ") as raised:
+            SchemaRegistry(registry.url).register("a", "AVRO", "1")
+        assert not isinstance(raised.value, RefusedSchemaError)
+        registry.status = 200
+        assert SchemaRegistry(registry.url).register("a", "AVRO", "1") == 1
+
+    @pytest.mark.parametrize("answer", [b"<html>", [], {"message": "hello"}, {"id": "1"}])
+    def test_what_is_no_registry_is_said_to_be_none(self, registry: Registry, answer: Any) -> None:
+        registry.answers["/subjects/a/versions"] = answer
+        with pytest.raises(SourceError, match="what answers to subjects/a/versions is no schema registry"):
+            SchemaRegistry(registry.url).register("a", "AVRO", "1")
 
 
 @given(value=st.binary(max_size=20))

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from dedup_platform.errors import StreamFileError
-from dedup_platform.stream import CustomSink, Points, PostgresSink, Stream, load_stream
+from dedup_platform.stream import CustomSink, KafkaSink, Points, PostgresSink, Stream, load_stream
 from dedup_platform.testing import make_stream
 
 URI = "postgresql://loader@127.0.0.1:5432/marts"
+KAFKA = '{kind: kafka, follows: sessions, brokers: "127.0.0.1:9092", topic: copies}'
 POSTGRES = f'{{kind: postgres, follows: sessions, uri: "{URI}", table: public.sessions}}'
 
 
@@ -64,6 +65,30 @@ def test_what_cannot_be_a_sink_is_refused(tmp_path: Path, said: str, instead: st
     with pytest.raises(StreamFileError) as raised:
         load(tmp_path, told.replace(said, instead))
     assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize("registry", ['"http://registry:8081/"', '{url: "http://registry:8081"}'])
+def test_messages_may_have_a_schema_and_a_registry(tmp_path: Path, registry: str) -> None:
+    said = KAFKA.replace("}", f", format: avro, registry: {registry}}}")
+    sink = load(tmp_path, f"sinks: {{topic: {said}}}").publish.sinks["topic"]
+    assert isinstance(sink, KafkaSink)
+    assert (sink.format, sink.registry and sink.registry.url) == ("avro", "http://registry:8081")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("format: csv", "publish.sinks.topic.format: must be 'json', 'avro' or 'protobuf'"),
+        ('registry: "http://host"', "publish.sinks.topic: registry is for the formats avro and protobuf;"),
+        ('format: avro, registry: "host"', "publish.sinks.topic.registry.url: is no address; write one"),
+        ('format: avro, registry: "http://a:secret@b"', "publish.sinks.topic.registry.url: must hold no password; set"),
+    ],
+)
+def test_what_no_message_can_be_is_refused(tmp_path: Path, said: str, reason: str) -> None:
+    with pytest.raises(StreamFileError) as raised:
+        load(tmp_path, f"sinks: {{topic: {KAFKA.replace('}', f', {said}}}')}}}")
+    assert reason in str(raised.value)
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("password", ["secret", "se/cr@t"])
