@@ -52,7 +52,7 @@ def or_else(is_there: Any, piece: Piece, other: bytes | None) -> Piece:
 
 def lengths(content: Array) -> np.ndarray[Any, Any]:
     """How many bytes each row has; 0 of null."""
-    return pc.binary_length(content).fill_null(0).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return pc.binary_length(content).fill_null(0).to_numpy(zero_copy_only=False)
 
 
 def fixed(matrix: np.ndarray[Any, Any], lead: bytes = b"") -> Array:

@@ -30,7 +30,7 @@ from dedup_platform_tests.sources.registries import Registry, schema_registry
 
 FIRST, SECOND = Position("feed", 1), Position("feed", 2)
 
-JSON: Mapping[str, str] = {}
+NOTHING: Mapping[str, str] = {}
 LOGIN = "me:very secret"
 
 
@@ -41,9 +41,9 @@ class Store:
         self.brokers = server.brokers
         self.topic = new_name("copies-")
 
-    def sink(self, envelope: str = "debezium", said: Mapping[str, str] = JSON, **options: str) -> KafkaTopic:
+    def sink(self, envelope: str = "debezium", options: Mapping[str, str] = NOTHING, **said: str) -> KafkaTopic:
         where = {"kind": "kafka", "follows": "sessions", "brokers": self.brokers, "topic": self.topic}
-        return KafkaTopic(TARGET, KafkaSink.model_validate(where | {"envelope": envelope} | said), options, LOGIN)
+        return KafkaTopic(TARGET, KafkaSink.model_validate(where | {"envelope": envelope} | said), dict(options), LOGIN)
 
     def committed(self, topic: str | None = None) -> list[Message]:
         """What a consumer gets that reads committed messages only."""
@@ -88,15 +88,15 @@ def test_it_does_what_every_sink_must_do(store: Store, envelope: str) -> None:
 @pytest.mark.parametrize(("format_", "envelope"), [("avro", "debezium"), ("protobuf", "row")])
 def test_it_does_so_in_other_formats(store: Store, format_: str, envelope: Envelope) -> None:
     read = READERS[format_](Binary(TARGET, envelope, CODECS[format_]).schema)
-    check_sink(lambda: store.sink(envelope, {"format": format_}), lambda: store.counts(read))
+    check_sink(lambda: store.sink(envelope, format=format_), lambda: store.counts(read))
 
 
 @pytest.mark.parametrize("format_", ["avro", "protobuf"])
 def test_without_a_registry_messages_name_their_schema(store: Store, format_: str) -> None:
-    sink = store.sink("row", {"format": format_})
+    sink = store.sink("row", format=format_)
     sink.open()
     sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1), ("insert", 1, 1, "b", 1))))
-    sink = store.sink("row", {"format": format_})
+    sink = store.sink("row", format=format_)
     sink.open()
     sink.write(Batch(FIRST, SECOND, some_changes(("delete", 2, 0, "a", 1), ("insert", 2, 1, "b", 2))))
     [(name, schema)] = store.named_schemas().items()
@@ -111,7 +111,7 @@ def test_without_a_registry_messages_name_their_schema(store: Store, format_: st
 def test_with_a_registry_messages_begin_by_the_id_of_their_schema(
     store: Store, registry: Registry, format_: str, behind_id: bytes
 ) -> None:
-    with closing(store.sink("row", {"format": format_, "registry": registry.url})) as sink:
+    with closing(store.sink("row", format=format_, registry=registry.url)) as sink:
         sink.look()
         sink.open()
         assert registry.asked == [], "nothing is registered by who only looks"
@@ -142,7 +142,7 @@ def test_a_registry_that_refuses_fails_the_sink_before_anything_is_written(
     store: Store, registry: Registry, status: int, lasting: bool, what_to_do: str
 ) -> None:
     batch = Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1)))
-    with closing(store.sink("row", {"format": "avro", "registry": registry.url})) as sink:
+    with closing(store.sink("row", format="avro", registry=registry.url)) as sink:
         sink.open()
         registry.status, registry.reason = status, "it is incompatible"
         with pytest.raises(SinkError) as raised:
@@ -164,7 +164,7 @@ def test_a_registry_that_is_down_fails_the_sink(store: Store) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        with closing(store.sink("row", {"format": "avro", "registry": url})) as sink:
+        with closing(store.sink("row", format="avro", registry=url)) as sink:
             sink.open()
             with pytest.raises(SinkError, match=f"{url}: the registry cannot be reached: .*refused") as raised:
                 sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1))))
@@ -232,7 +232,7 @@ def test_every_value_comes_as_it_is(store: Store) -> None:
 def test_a_row_that_is_too_large_is_refused_and_the_transaction_taken_back(
     store: Store, options: dict[str, str]
 ) -> None:
-    sink = store.sink(**options)
+    sink = store.sink(options=options)
     sink.open()
     changes = some_changes(("insert", 1, 0, "a", 1), ("insert", 1, 1, "b", 1))
     large = changes.with_columns(page=pl.Series([None, _noise(MAX_MESSAGE_BYTES * 2)]))
@@ -309,7 +309,7 @@ def test_a_transaction_that_was_left_open_is_taken_back_by_the_next_owner(store:
 
 def test_brokers_that_are_not_there_are_said_without_the_password(store: Store) -> None:
     store.brokers = "127.0.0.1:1"
-    sink = store.sink(**{"sasl.password": "very secret", "sasl.username": "me"})
+    sink = store.sink(options={"sasl.password": "very secret", "sasl.username": "me"})
     with patch("dedup_platform.sinks.kafka_log._SECONDS", 1.0), pytest.raises(SinkError) as raised:
         sink.open()
     assert "very secret" not in str(raised.value)

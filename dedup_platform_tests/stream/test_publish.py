@@ -80,8 +80,8 @@ def test_messages_may_have_a_schema_and_a_registry(tmp_path: Path, registry: str
     [
         ("format: csv", "publish.sinks.topic.format: must be 'json', 'avro' or 'protobuf'"),
         ('registry: "http://host"', "publish.sinks.topic: registry is for the formats avro and protobuf;"),
-        ('format: avro, registry: "host"', "publish.sinks.topic.registry.url: is no address; write one"),
-        ('format: avro, registry: "http://a:secret@b"', "publish.sinks.topic.registry.url: must hold no password; set"),
+        ('format: avro, registry: "host"', "publish.sinks.topic.registry: is no address; write one"),
+        ('format: avro, registry: "http://a:secret@b"', "publish.sinks.topic.registry: must hold no password; set"),
     ],
 )
 def test_what_no_message_can_be_is_refused(tmp_path: Path, said: str, reason: str) -> None:
