@@ -50,7 +50,7 @@ demo: setup java ## generate a click stream with known truth, run it, repair a l
 test: setup java ## run every test
 	$(TEST)
 
-soak: setup java ## kill ingest again and again while EVENTS (1000000) events come, for each of SEEDS (20) seeds
+soak: setup java ## kill ingests, repairs and publishers again and again while EVENTS (1000000) events come, for each of SEEDS (20) seeds
 	$(BIN)/python -m dedup_platform.testing.servers install kafka
 	$(BIN)/python -m pytest dedup_platform_tests/soak --seeds $(SEEDS) --events $(EVENTS)
 

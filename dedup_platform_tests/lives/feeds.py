@@ -153,7 +153,8 @@ def _by_key(rows: Sequence[Row], table: str, names: Sequence[str]) -> dict[Key, 
 
 
 def _cut(row: Row, names: Sequence[str]) -> Row:
-    return {name: row.get(name) for name in names}
+    # Not made anew where nothing is cut: every version has nearly all rows of the one before.
+    return row if row.keys() == set(names) else {name: row.get(name) for name in names}
 
 
 def _shown(rows: Mapping[Key, Row]) -> list[Key]:

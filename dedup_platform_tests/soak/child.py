@@ -1,11 +1,8 @@
-"""Starts an ingest for each line that it reads, and tells its process id: `python child.py HOME STREAM_FILE`.
+"""Starts an ingest for each line that it reads, and tells its process id; its arguments are HOME and STREAM_FILE.
 
-An ingest goes on until it is killed. It is forked from a process that has imported everything, which spares the
-seconds in which nothing could be interrupted but imports.
+An ingest goes on until it is killed.
 """
 
-import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -15,23 +12,18 @@ from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings, load_settings
 from dedup_platform.spark.session import spark_session
 from dedup_platform.stream import Stream, load_stream
+from dedup_platform_tests.soak.forks import begin, fork_for_each_line
 
 
 def main(home: Path, stream_file: Path) -> None:
     settings, stream = load_settings(home=home), load_stream(stream_file)
-    # Nobody waits for those that were killed.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    for _ in sys.stdin:
-        if os.fork() == 0:
-            ingest_for_ever(settings, stream)
+    fork_for_each_line(lambda _: ingest_for_ever(settings, stream))
 
 
 def ingest_for_ever(settings: Settings, stream: Stream) -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     platform = Platform(settings, {stream.name: stream}, spark=lambda: spark_session(settings))
     platform.lake.spark()
-    sys.stdout.write(f"{os.getpid()}\n")
-    sys.stdout.flush()
+    begin()
     while True:
         try:
             platform.ingest(stream.name)

@@ -8,13 +8,10 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,8 +29,9 @@ from dedup_platform.testing.servers import KafkaServer
 from dedup_platform.testing.servers.process import free_port
 from dedup_platform_tests.ingest.kafka.topics import NAME, Topic, platform_of, topic_stream
 from dedup_platform_tests.servers import running
+from dedup_platform_tests.soak.forks import forking
 
-CHILD = Path(__file__).with_name("child.py")
+CHILD = "dedup_platform_tests.soak.child"
 PARTITIONS = 8
 KILLS_A_MILLION, FEWEST_KILLS, RESTARTS = 50, 12, 3
 COPIES = 0.02
@@ -109,9 +107,10 @@ def kill_again_and_again(
     """Start an ingest, kill it at a random moment, and so on, until enough were killed and all was produced."""
     restarts = chance.sample(range(5, most), RESTARTS)
     kills = 0
-    with forking(stream, home, remote) as fork:
+    arguments, log = (str(home), str(stream.origin)), home.parent / "children.log"
+    with forking(CHILD, arguments, log, {f"{ENV_PREFIX}SPARK_REMOTE": remote}) as fork:
         while kills < most or not all(each.done() for each in producing):
-            process = fork()
+            process = fork("ingest")
             time.sleep(chance.uniform(0, 3))
             if kills in restarts:
                 server.kill()
@@ -120,31 +119,6 @@ def kill_again_and_again(
             os.kill(process, signal.SIGKILL)
             kills += 1
     return kills
-
-
-@contextmanager
-def forking(stream: Stream, home: Path, remote: str) -> Iterator[Callable[[], int]]:
-    """Starts processes that ingest; returns the id of each when it begins."""
-    command = [sys.executable, str(CHILD), str(home), str(stream.origin)]
-    environment = {**os.environ, f"{ENV_PREFIX}SPARK_REMOTE": remote}
-    with (home.parent / "children.log").open("ab") as log:
-        parent = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        )
-    asked, answered = parent.stdin, parent.stdout
-    assert asked
-    assert answered
-
-    def fork() -> int:
-        asked.write("\n")
-        asked.flush()
-        return int(answered.readline())
-
-    try:
-        yield fork
-    finally:
-        parent.kill()
-        parent.wait()
 
 
 def produce(topic: Topic, seed: int, events: int, way: dict[str, Any]) -> None:

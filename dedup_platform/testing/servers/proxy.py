@@ -1,6 +1,6 @@
 """Servers that stand before another one and spoil what it answers: for tests of what happens when a network does.
 
-`FaultyProxy` passes on bytes of any protocol and drops, cuts or delays them. `LaggingListing` passes on HTTP, and
+`FaultyProxy` passes on bytes of any protocol and loses, cuts or delays them. `LaggingListing` passes on HTTP, and
 leaves the newest key out of what S3's ListObjectsV2 answers.
 """
 
@@ -32,17 +32,20 @@ _OF_ONE_CONNECTION = {"connection", "keep-alive", "transfer-encoding", "content-
 
 @dataclass
 class Faults:
-    """How often what goes wrong: shares from 0 (never) to 1 (always), of connections or of pieces of an answer.
+    """How often what goes wrong: shares from 0 (never) to 1 (always), of connections or of pieces of what is said.
 
-    A piece is what the server sends at once, at most 64 KiB. `refuse`: new connections are closed. `drop`: the
-    connection breaks before a piece. `cut`: a random part of the piece is still sent. `delay`: the piece comes later,
-    by at most `delay_seconds`.
+    A piece is what one side sends at once, at most 64 KiB. `refuse`: new connections are closed. Of answers, `drop`:
+    the connection breaks before a piece; `cut`: a random part of the piece is still sent; `delay`: the piece comes
+    later, by at most `delay_seconds`. Of requests, `lose`: the connection breaks before a piece; `late`: the piece
+    comes later, by as much, also where the client is gone by then.
     """
 
     refuse: float = 0.0
     drop: float = 0.0
     cut: float = 0.0
     delay: float = 0.0
+    lose: float = 0.0
+    late: float = 0.0
     delay_seconds: float = 0.1
 
 
@@ -106,13 +109,17 @@ class FaultyProxy:
             client.close()
             server.close()
 
-    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
-        """What the client says, as it is."""
+    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
+        """What the client says, lost or late."""
         with suppress(OSError):
-            while piece := source.recv(_CHUNK):
-                target.sendall(piece)
+            while piece := client.recv(_CHUNK):
+                if self._is_due("lose", self.faults.lose):
+                    _end(server)
+                    break
+                self._pause("late", self.faults.late)
+                server.sendall(piece)
         with suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
+            server.shutdown(socket.SHUT_WR)
 
     def _answer(self, server: socket.socket, client: socket.socket) -> None:
         """What the server says, spoiled."""
@@ -123,8 +130,7 @@ class FaultyProxy:
                 if self._is_due("cut", self.faults.cut):
                     client.sendall(piece[: self._below(len(piece))])
                     break
-                if self._is_due("delay", self.faults.delay):
-                    time.sleep(self._share() * self.faults.delay_seconds)
+                self._pause("delay", self.faults.delay)
                 client.sendall(piece)
         _end(client)
         _end(server)
@@ -134,6 +140,10 @@ class FaultyProxy:
             return False
         self.happened[name] += 1
         return True
+
+    def _pause(self, name: str, rate: float) -> None:
+        if self._is_due(name, rate):
+            time.sleep(self._share() * self.faults.delay_seconds)
 
     def _share(self) -> float:
         with self._deciding:

@@ -87,6 +87,26 @@ def test_a_delay_delays(talker: int) -> None:
         assert proxy.happened["delay"] > 0
 
 
+def heard(sent: bytes, faults: Faults) -> tuple[bytes, float]:
+    """What a server gets of what a client says that hangs up at once, and after how many seconds."""
+    with socket.create_server((LOOPBACK, 0)) as listening, FaultyProxy(listening.getsockname()[1], 1, faults) as proxy:
+        with socket.create_connection((LOOPBACK, proxy.port)) as client:
+            client.sendall(sent)
+            server, _ = listening.accept()
+        began, got = time.monotonic(), b""
+        with server, suppress(ConnectionError):
+            while piece := server.recv(1 << 16):
+                got += piece
+        return got, time.monotonic() - began
+
+
+def test_a_request_is_lost_or_comes_when_its_client_is_gone() -> None:
+    assert heard(b"question", Faults(lose=1))[0] == b""
+    said, seconds = heard(b"question", Faults(late=1, delay_seconds=1))
+    assert said == b"question"
+    assert seconds > 0.05
+
+
 def test_rates_change_while_it_runs(talker: int) -> None:
     with FaultyProxy(talker, 1) as proxy:
         assert ask(proxy.port) == ANSWER
