@@ -67,7 +67,7 @@ def in_kafka(brokers: str, topic: str) -> Iterator[Told]:
 def in_files(folder: Path, key: Sequence[str], names: Sequence[str]) -> Iterator[Told]:
     """What objects tell that manifests name, in their order."""
     is_read = False
-    for manifest in sorted((folder / "manifests").iterdir()):
+    for manifest in sorted((folder / "manifests").glob("*.json")):
         said = json.loads(manifest.read_text())
         is_read |= said.get("begins", False)
         for each in said.get("objects", ()):

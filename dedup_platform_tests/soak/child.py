@@ -4,7 +4,6 @@ An ingest goes on until it is killed.
 """
 
 import sys
-import time
 from pathlib import Path
 
 from dedup_platform.errors import DedupPlatformError
@@ -12,7 +11,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings, load_settings
 from dedup_platform.spark.session import spark_session
 from dedup_platform.stream import Stream, load_stream
-from dedup_platform_tests.soak.forks import begin, fork_for_each_line
+from dedup_platform_tests.soak.forks import begun, fork_for_each_line
 
 
 def main(home: Path, stream_file: Path) -> None:
@@ -23,14 +22,12 @@ def main(home: Path, stream_file: Path) -> None:
 def ingest_for_ever(settings: Settings, stream: Stream) -> None:
     platform = Platform(settings, {stream.name: stream}, spark=lambda: spark_session(settings))
     platform.lake.spark()
-    begin()
-    while True:
+    for _ in begun():
         try:
             platform.ingest(stream.name)
         except DedupPlatformError as error:
             # A broker that is being restarted.
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        time.sleep(0.05)
 
 
 if __name__ == "__main__":

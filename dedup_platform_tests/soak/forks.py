@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,7 +48,7 @@ def forking(module: str, arguments: Sequence[str], log: Path, environment: dict[
 
 
 def fork_for_each_line(work: Callable[[str], None]) -> None:
-    """Have a process do what each line says. `work` calls `begin` when it begins, and does not come back."""
+    """Have a process do what each line says. `work` goes on for as long as `begun` does."""
     # Nobody waits for those that were killed.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
@@ -62,7 +63,11 @@ def fork_for_each_line(work: Callable[[str], None]) -> None:
                 os._exit(1)
 
 
-def begin() -> None:
-    """Tell the id of this process."""
+def begun() -> Iterator[None]:
+    """Tell the id of this process, and go on until it is killed, or nobody is there any more who could do that."""
+    parent = os.getppid()
     sys.stdout.write(f"{os.getpid()}\n")
     sys.stdout.flush()
+    while os.getppid() == parent:
+        yield
+        time.sleep(0.02)

@@ -8,9 +8,10 @@ import json
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -34,23 +35,68 @@ from dedup_platform_tests.soak.forks import Fork, forking
 from dedup_platform_tests.soak.judging import DATABASE, Judge
 
 NAME, TOPIC = "events", "events"
-ROUNDS, KILLS_A_ROUND = 8, 28
+ROUNDS, KILLS_A_ROUND = 8, 13
+"""So many of those who repair, and as many of those who publish."""
+KINDS = ("repair", "publish")
 FEWEST_KILLS = 100
-"""Of those who repair, and of those who publish."""
+"""Of each kind, in all."""
+FEWEST_VERSIONS = 5 * ROUNDS
+"""Of each feed: a round ends with one that nobody is killed at."""
+FIRST_PACE, SLOWER, OVERLAP = 0.5, 1.4, 0.25
 RESTARTS = 3
 """Of each store."""
 DELIVERIES = 60
 """In a round, at most."""
-LONGEST_WAIT = 1.0
-"""Seconds between two kills."""
 TIMEOUTS, TIMES = ("30m", "15m"), ("happened", "told")
 FAULTY = {"refuse": 0.03, "drop": 0.01, "cut": 0.005, "delay": 0.05, "lose": 0.01, "late": 0.05}
 LONGEST_DELAY = 0.5
-SINKS = {
-    "postgres": ["postgres_sessions", "postgres_events"],
-    "kafka": ["kafka_sessions", "kafka_events"],
-    "files": ["files_sessions", "files_events"],
-}
+LINES = (
+    "repair",
+    "publish postgres_sessions postgres_events",
+    "publish kafka_sessions kafka_events",
+    "publish files_sessions files_events",
+)
+
+
+class Victim:
+    """One process after another that does what a line says, each killed at a random moment.
+
+    About as many come to the end of what they do as do not, however busy the machine is.
+    """
+
+    def __init__(self, home: Path, fork: Fork, line: str, chance: Random, paces: dict[str, float]) -> None:
+        self._done = worker.done_by(home, *line.split())
+        self._fork, self._line, self._chance, self._paces = fork, line, chance, paces
+        self.kind = line.split()[0]
+        self._start()
+
+    def _start(self) -> None:
+        self._began_with = self._rounds()
+        self._process = self._fork(f"{self._line} {self._chance.randrange(10**6)}")
+        longest = 2 * self._paces.setdefault(self._line, FIRST_PACE)
+        self.dies = time.monotonic() + self._chance.uniform(0, longest)
+
+    def _rounds(self) -> int:
+        return self._done.stat().st_size if self._done.exists() else 0
+
+    def die(self) -> None:
+        self._kill(self._process)
+
+    def die_and_come_back(self) -> None:
+        """Be killed and started again; sometimes the next one comes before that."""
+        is_slow = self._rounds() == self._began_with
+        self._paces[self._line] *= SLOWER if is_slow else 1 / SLOWER
+        before = self._process
+        if self._chance.random() < OVERLAP:
+            self._start()
+            time.sleep(self._chance.uniform(0, FIRST_PACE))
+            self._kill(before)
+        else:
+            self._kill(before)
+            self._start()
+
+    def _kill(self, process: int) -> None:
+        os.kill(process, signal.SIGKILL)  # ProcessLookupError: it failed, see workers.log
 
 
 @dataclass
@@ -65,8 +111,10 @@ class Soak:
     events: Events
     judge: Judge
     stream: Stream
-    kills: dict[str, int]
+    kills: Counter[str] = field(default_factory=Counter)
     restarts: int = 0
+    paces: dict[str, float] = field(default_factory=dict)
+    """Line of a process -> seconds that one lives, in the middle."""
 
     @property
     def platform(self) -> Platform:
@@ -92,41 +140,26 @@ class Soak:
             producing.join()
 
     def _kill_again_and_again(self, restarted: ServerProcess | None) -> None:
-        down = self.chance.randrange(5, KILLS_A_ROUND - 5) if restarted else -1
+        down = self.chance.randrange(5, KILLS_A_ROUND) if restarted else -1
         environment = {f"{ENV_PREFIX}POSTGRES": json.dumps(self.secrets["postgres"])}
         arguments = (str(self.folder / "home"), str(self.stream.origin))
         with forking(worker.__name__, arguments, self.folder / "workers.log", environment) as fork:
-            alive = {kind: self._start(fork, kind) for kind in ("repair", *SINKS)}
-            for number in range(KILLS_A_ROUND):
-                time.sleep(self.chance.uniform(0, LONGEST_WAIT))
-                # Of two deaths one is of whoever repairs.
-                kind = self.chance.choice(list(SINKS)) if number % 2 else "repair"
-                alive[kind] = self._replace(fork, kind, alive[kind])
-                if restarted and number == down:
+            alive = [Victim(self.folder / "home", fork, line, self.chance, self.paces) for line in LINES]
+            deaths = Counter[str]()
+            while min(deaths[kind] for kind in KINDS) < KILLS_A_ROUND:
+                victim = min(alive, key=lambda each: each.dies)
+                time.sleep(max(0.0, victim.dies - time.monotonic()))
+                victim.die_and_come_back()
+                deaths[victim.kind] += 1
+                if restarted and deaths.total() == down:
                     restarted.kill()
-                elif restarted and number == down + 2:
+                elif restarted and deaths.total() == down + 2:
                     restarted.start()
                     self.restarts += 1
-            for kind, process in alive.items():
-                self._kill(kind, process)
-
-    def _start(self, fork: Fork, kind: str) -> int:
-        number = sum(self.kills.values())
-        return fork(" ".join(["publish", *SINKS[kind]]) if kind in SINKS else f"repair {number}")
-
-    def _replace(self, fork: Fork, kind: str, process: int) -> int:
-        """Kill a process and start another one; sometimes the other one first."""
-        if self.chance.random() < 0.3:
-            other = self._start(fork, kind)
-            time.sleep(self.chance.uniform(0, LONGEST_WAIT))
-            self._kill(kind, process)
-            return other
-        self._kill(kind, process)
-        return self._start(fork, kind)
-
-    def _kill(self, kind: str, process: int) -> None:
-        os.kill(process, signal.SIGKILL)  # ProcessLookupError: it failed, see workers.log
-        self.kills["publish" if kind in SINKS else "repair"] += 1
+            for victim in alive:
+                victim.die()
+                deaths[victim.kind] += 1
+        self.kills += deaths
 
     def _let_fail(self, faults: Faults) -> None:
         for each in self.proxies:
@@ -172,8 +205,7 @@ def soaking(folder: Path, seed: int) -> Iterator[Soak]:
         uri = f"postgresql://{postgres.user}@127.0.0.1:{to_postgres.port}/{DATABASE}"
         stream = stream_with_sinks(folder, brokers, uri)
         events, judge = Events(TOPIC, Random(f"{seed} events")), Judge(postgres, brokers)
-        kills = {"repair": 0, "publish": 0}
-        yield Soak(folder, chance, kafka, postgres, (to_kafka, to_postgres), events, judge, stream, kills)
+        yield Soak(folder, chance, kafka, postgres, (to_kafka, to_postgres), events, judge, stream)
 
 
 def stream_with_sinks(folder: Path, brokers: str, uri: str) -> Stream:
@@ -209,8 +241,9 @@ def test_every_sink_is_equal_whatever_is_killed(soak_seed: int, tmp_path: Path) 
             soak.expire()
             soak.change_rules()
         happened = [each.happened for each in soak.proxies]
-        print(f"kills {soak.kills}, versions {soak.judge.versions}, faults {happened}")  # noqa: T201
-        assert min(soak.kills.values()) >= FEWEST_KILLS
+        print(f"{soak.kills}, versions {soak.judge.versions}, {happened}, paces {soak.paces}")  # noqa: T201
+        assert min(soak.kills[kind] for kind in KINDS) >= FEWEST_KILLS
+        assert min(soak.judge.versions.values()) >= FEWEST_VERSIONS
         assert soak.restarts == 2 * RESTARTS
         assert all(
             counted[fault] for counted in happened for fault in ("refuse", "drop", "cut", "delay", "lose", "late")

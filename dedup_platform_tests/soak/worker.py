@@ -1,11 +1,10 @@
 """Starts a process for each line that it reads, and tells its id; its arguments are HOME and STREAM_FILE.
 
-`repair 7` takes in, repairs and keeps tables in order, as the number 7 has it; `publish marts topic` brings these sinks
-up to date. Both go on until they are killed.
+`repair 7` takes in, repairs, and does what else happens to tables, as the number has it; `publish marts topic 8` brings
+these sinks up to date. Both go on until they are killed.
 """
 
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -19,7 +18,7 @@ from dedup_platform.stream import load_stream
 from dedup_platform.tables import RAW_EVENTS, derived
 from dedup_platform.testing import light_platform
 from dedup_platform_tests.lives import upkeep
-from dedup_platform_tests.soak.forks import begin, fork_for_each_line
+from dedup_platform_tests.soak.forks import begun, fork_for_each_line
 
 ROWS = 25
 """In one transaction of a sink."""
@@ -34,21 +33,25 @@ REPLACED = {
 
 def work(home: Path, file: Path, line: str) -> None:
     """Do what a line says until the process is killed."""
-    kind, *words = line.split()
+    kind, *words, number = line.split()
     stream = load_stream(file)
     platform = light_platform(home, stream, utc_now)
-    random = Random(line)
-    begin()
-    with ExitStack() as stack:
+    random = Random(number)
+    with ExitStack() as stack, done_by(home, kind, *words).open("ab", buffering=0) as done:
         for target, replacement in REPLACED.items():
             stack.enter_context(patch(target, replacement))
-        while True:
+        for _ in begun():
             try:
                 repair(platform, stream.name, random) if kind == "repair" else publish(platform, stream.name, words)
+                done.write(b".")
             except DedupPlatformError as error:
                 # A store that is being restarted, or another process that was first.
                 sys.stderr.write(f"{line}: {type(error).__name__}: {error}\n")
-            time.sleep(0.02)
+
+
+def done_by(home: Path, *words: str) -> Path:
+    """A file with a byte for each time that processes with these words did all that they do for ever."""
+    return home.with_name(".".join(words))
 
 
 def publish(platform: Platform, name: str, sinks: list[str]) -> None:
