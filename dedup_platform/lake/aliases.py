@@ -20,7 +20,7 @@ from dedup_platform.lake.append_only import MAIN
 from dedup_platform.lake.beside import TableBeside, add_missing_columns, create_beside
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.feeds import feed_position
-from dedup_platform.lake.overwrite import Overwrite
+from dedup_platform.lake.overwrite import CompareAndSet
 from dedup_platform.lake.publishing import prefixed, retry_commit
 from dedup_platform.lake.receipts import SummaryValues
 from dedup_platform.lake.snapshots import ancestry, head, summary
@@ -105,7 +105,7 @@ class AliasTable(TableBeside):
                 f"{self.stream.name}.{self.name}: another process brought it up to date first; nothing "
                 "was written. Run again."
             )
-        with table.transaction() as transaction, Overwrite(transaction, MAIN, prefixed(_told(place))) as write:
+        with table.transaction() as transaction, CompareAndSet(transaction, MAIN, prefixed(_told(place))) as write:
             for file in removed:
                 write.delete_data_file(file)
             for file in added:

@@ -11,7 +11,7 @@ from pyiceberg.transforms import DayTransform
 from dedup_platform import schemas, tables
 from dedup_platform.errors import ConflictError
 from dedup_platform.lake.beside import TableBeside, add_missing_columns, create_beside
-from dedup_platform.lake.overwrite import Overwrite
+from dedup_platform.lake.overwrite import CompareAndSet
 from dedup_platform.lake.publishing import prefixed, retry_commit
 from dedup_platform.lake.receipts import SummaryValues
 from dedup_platform.lake.snapshots import head
@@ -46,7 +46,7 @@ class AppendOnlyTable(TableBeside):
             )
         with (
             table.transaction() as transaction,
-            Overwrite(transaction, MAIN, prefixed(told), Operation.APPEND) as write,
+            CompareAndSet(transaction, MAIN, prefixed(told), Operation.APPEND) as write,
         ):
             for file in files:
                 write.append_data_file(file)

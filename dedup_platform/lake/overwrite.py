@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, Summary
@@ -73,6 +74,18 @@ class Overwrite(_OverwriteFiles):
                     )
                 )
         return writer.to_manifest_file()
+
+
+class CompareAndSet(Overwrite):
+    """The same only on top of what the branch held when the transaction began.
+
+    PyIceberg by itself commits again on top of what came meanwhile, where no file of that is in its way; what that had
+    told of how far it reaches would then be taken back.
+    """
+
+    def _validate_concurrency(self) -> None:
+        if self._commit_window is not None and not self._commit_window.is_empty():
+            raise CommitFailedException("another process committed first")
 
 
 def _place(file: DataFile) -> tuple[int, int]:

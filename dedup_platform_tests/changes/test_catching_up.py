@@ -18,7 +18,17 @@ from dedup_platform_tests.changes.test_feeds import ARRIVED, EVENTS, MINUTE, TEN
 from dedup_platform_tests.lives.replaced import replaced
 from dedup_platform_tests.lives.state import Row
 from dedup_platform_tests.servers import new_name
-from dedup_platform_tests.sinks.copies import Shown, Told, folded, in_files, in_kafka, in_postgres, shown, wrong_order
+from dedup_platform_tests.sinks.copies import (
+    Shown,
+    Told,
+    folded,
+    in_kafka,
+    in_postgres,
+    shown,
+    told_by_files,
+    told_by_kafka,
+    wrong_order,
+)
 
 COMMITS, FEW_COMMITS = 200, 12
 NOTE_EACH_WRITE = """
@@ -125,7 +135,7 @@ class InFiles(Copy):
         self.sink = FilesSink(kind="files", follows=SESSIONS, path=str(folder), format="json")
 
     def told(self) -> list[Told]:
-        return list(in_files(self._folder, ROW_KEY[SESSIONS], self._names))
+        return list(told_by_files(self._folder, ROW_KEY[SESSIONS], self._names))
 
     def erase(self) -> None:
         for each in (self._folder / MANIFESTS).iterdir():
@@ -138,7 +148,10 @@ class InKafka(Copy):
         self.sink = KafkaSink(kind="kafka", follows=SESSIONS, brokers=self._brokers, topic=self._topic)
 
     def told(self) -> list[Told]:
-        return list(in_kafka(self._brokers, self._topic))
+        return list(told_by_kafka(self._brokers, self._topic))
+
+    def rows(self) -> list[Shown]:
+        return in_kafka(self._brokers, self._topic)
 
     def erase(self) -> None:
         producer = Producer({"bootstrap.servers": self._brokers})

@@ -1,6 +1,7 @@
 """Feeds of tables that live through more than commits: late followers, maintenance, rollbacks, other columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 from dedup_platform.changes import FeedCommit, difference as differences, feeds
 from dedup_platform.errors import ConflictError
 from dedup_platform.lake import feeds as lake_feeds
+from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.feeds import FeedPosition, FeedTable, feed_position
 from dedup_platform.lake.snapshots import ancestry, head
 from dedup_platform.lake.whole_files import WholeFiles
@@ -217,6 +219,44 @@ def test_a_publisher_that_slept_is_refused(followed: Followed) -> None:
     followed.publish()
     with pytest.raises(ConflictError, match="another process published changes first"):
         feed.append(position, [], 1, 1)
+
+
+@contextmanager
+def overtaken(catalog: Catalog, act: Callable[[], object]) -> Iterator[None]:
+    """Let another process act just before the next commit."""
+    commit, acts = catalog.iceberg.commit_table, iter([act])
+
+    def late(*arguments: Any) -> Any:
+        next(acts, lambda: None)()
+        return commit(*arguments)
+
+    with patch.object(catalog.iceberg, "commit_table", late):
+        yield
+
+
+def test_a_publisher_that_is_overtaken_in_its_commit_publishes_nothing(followed: Followed) -> None:
+    followed.take_in(followed.event("a", 0))
+    followed.publish()
+    followed.take_in(followed.event("b", 60))
+    platform, other = followed.platform, followed.platform
+    with overtaken(platform.lake.catalog, lambda: other.publish_changes(EVENTS)):
+        told = platform.publish_changes(EVENTS)
+    assert [each.last_version for each in told] == [0, 0, 0], "the other one published all"
+    assert followed.publish()[SESSION_CHANGES].last_version == 0
+    assert followed.kinds() == [(1, "insert", "new"), (2, "insert", "new")]
+
+
+def test_nobody_goes_on_from_where_another_one_went_on_without_rows(followed: Followed) -> None:
+    followed.take_in(followed.event("a", 0))
+    catalog = followed.platform.lake.catalog
+    feed, other = (FeedTable(each, followed.stream, SESSIONS) for each in (catalog, followed.platform.lake.catalog))
+    position = feed.prepare()
+    with (
+        overtaken(catalog, lambda: other.append(position, [], 2, 0)),
+        pytest.raises(ConflictError, match="another process published changes first"),
+    ):
+        feed.append(position, [], 1, 0)
+    assert feed_position(other.load()).up_to == 2
 
 
 def test_what_was_taken_back_is_compensated(followed: Followed) -> None:

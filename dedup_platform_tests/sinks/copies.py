@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
+from confluent_kafka import Message
 
 from dedup_platform.sinks.kafka_log import Log
 from dedup_platform.testing.servers import PostgresServer
@@ -54,9 +55,15 @@ def in_postgres(server: PostgresServer, database: str, table: str, names: Sequen
         connection.close()
 
 
-def in_kafka(brokers: str, topic: str) -> Iterator[Told]:
-    """What committed messages tell, each partition in its order."""
-    for message in Log(topic, {"bootstrap.servers": brokers})._committed(topic):
+def in_kafka(brokers: str, topic: str) -> list[Shown]:
+    """The newest row of each key, of those whose newest message is no tombstone."""
+    newest = {message.key(): json.loads(message.value() or b"null") for message in _committed(brokers, topic)}
+    return [told["after"] for told in newest.values() if told]
+
+
+def told_by_kafka(brokers: str, topic: str) -> Iterator[Told]:
+    """What committed messages tell, each partition in its order. A tombstone tells nothing that was not told before."""
+    for message in _committed(brokers, topic):
         if message.value() is not None:
             told = json.loads(message.value() or b"")
             source, key = told["source"], (message.key() or b"").decode()
@@ -64,7 +71,11 @@ def in_kafka(brokers: str, topic: str) -> Iterator[Told]:
             yield Told(place, key, told["before"], told["after"], is_read, message.partition() or 0)
 
 
-def in_files(folder: Path, key: Sequence[str], names: Sequence[str]) -> Iterator[Told]:
+def _committed(brokers: str, topic: str) -> Iterator[Message]:
+    return Log(topic, {"bootstrap.servers": brokers})._committed(topic)
+
+
+def told_by_files(folder: Path, key: Sequence[str], names: Sequence[str]) -> Iterator[Told]:
     """What objects tell that manifests name, in their order."""
     is_read = False
     for manifest in sorted((folder / "manifests").glob("*.json")):

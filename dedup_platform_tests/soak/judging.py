@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from pathlib import Path
 from unittest.mock import patch
 
 from pyiceberg.table.snapshots import Snapshot
@@ -25,7 +24,17 @@ from dedup_platform.testing.servers import PostgresServer
 from dedup_platform_tests.lives.aliases import wrong_aliases
 from dedup_platform_tests.lives.feeds import FeedLaws
 from dedup_platform_tests.lives.state import Reader, State
-from dedup_platform_tests.sinks.copies import Shown, Told, folded, in_files, in_kafka, in_postgres, shown, wrong_order
+from dedup_platform_tests.sinks.copies import (
+    Shown,
+    Told,
+    folded,
+    in_kafka,
+    in_postgres,
+    shown,
+    told_by_files,
+    told_by_kafka,
+    wrong_order,
+)
 
 WATCHED = (RAW_EVENTS, DEDUPLICATED_EVENTS, SESSIONS)
 DATABASE = "copies"
@@ -119,10 +128,9 @@ class Judge:
         if isinstance(said, PostgresSink):
             return in_postgres(self.postgres, DATABASE, said.table, names), []
         if isinstance(said, KafkaSink):
-            changes = list(in_kafka(self.brokers, said.topic))
-        else:
-            assert isinstance(said, FilesSink)
-            changes = list(in_files(Path(said.folder), KEYS[said.follows], names))
+            return in_kafka(self.brokers, said.topic), list(told_by_kafka(self.brokers, said.topic))
+        assert isinstance(said, FilesSink)
+        changes = list(told_by_files(said.folder, KEYS[said.follows], names))
         return folded(changes), changes
 
     def _wrong_view(self, platform: Platform, stream: Stream) -> Iterator[str]:
