@@ -74,7 +74,8 @@ def repair(platform: Platform, name: str, random: Random | None = None) -> None:
 
 def settle(platform: Platform, name: str) -> None:
     """Take in, repair and publish all that waits, and nothing else."""
-    repair(platform, name)
+    for _ in range(2):  # at first there may be another number of buckets to finish
+        repair(platform, name)
     publish(platform, name, list(platform.stream(name).publish.sinks))
 
 
