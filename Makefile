@@ -12,6 +12,7 @@ PORT ?= 3000
 SPARK_PORT ?= 15002
 SEEDS ?= 20
 EVENTS ?= 1000000
+SOAK ?= dedup_platform_tests/soak
 BENCH ?=
 WORKERS ?= 2
 # So many at a time, each with a Spark of its own, which takes 3 GB of memory. Tests of one file share what they prepare;
@@ -52,7 +53,7 @@ test: setup java ## run every test
 
 soak: setup java ## kill ingests, repairs and publishers again and again while EVENTS (1000000) events come, for each of SEEDS (20) seeds
 	$(BIN)/python -m dedup_platform.testing.servers install kafka
-	$(BIN)/python -m pytest dedup_platform_tests/soak --seeds $(SEEDS) --events $(EVENTS)
+	$(BIN)/python -m pytest $(SOAK) --seeds $(SEEDS) --events $(EVENTS)
 
 histories: setup ## live SEEDS (20) random histories of a stream, each judged after every commit
 	$(BIN)/python -m dedup_platform_tests.lives --seeds 0..$(SEEDS)

@@ -54,9 +54,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`soak_seed`: as many as `--seeds` says."""
-    if "soak_seed" in metafunc.fixturenames:
-        metafunc.parametrize("soak_seed", range(metafunc.config.getoption("--seeds")))
+    """`soak_seed`: as many as `--seeds` says. `sinks_seed`: a fifth of them, since those take longer."""
+    seeds = metafunc.config.getoption("--seeds")
+    for name, count in (("soak_seed", seeds), ("sinks_seed", -(-seeds // 5))):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, range(count))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

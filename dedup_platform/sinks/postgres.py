@@ -229,5 +229,8 @@ def _is_of_rows(error: psycopg2.Error) -> bool:
 
 def _reason(error: psycopg2.Error) -> str:
     """What Postgres says, without the values of rows (`DETAIL`) and without what we sent."""
+    if isinstance(error, psycopg2.InterfaceError) and isinstance(error.__context__, psycopg2.Error):
+        # The transaction could not be taken back, since its connection had ended: for this reason.
+        error = error.__context__
     said = error.diag.message_primary if error.diag else None
     return str(said or str(error).strip().partition("\n")[0] or type(error).__name__)

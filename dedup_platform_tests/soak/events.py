@@ -32,8 +32,10 @@ class Events:
 
     def produce(self, brokers: str, deliveries: int, enough: Event) -> None:
         """Send so many deliveries, or until it is enough."""
-        settings = {"bootstrap.servers": brokers, "enable.idempotence": True, "log_level": 0, "linger.ms": 0}
-        producer = Producer(settings | {"message.timeout.ms": 300_000})
+        # By default a client waits up to ten seconds before it connects again.
+        patience = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 10}
+        sending = {"enable.idempotence": True, "linger.ms": 0, "message.timeout.ms": 300_000}
+        producer = Producer({"bootstrap.servers": brokers, "log_level": 0} | patience | sending)
         for _ in range(deliveries):
             for each in self._delivery():
                 producer.produce(self.topic, each, partition=self.random.randrange(PARTITIONS))

@@ -9,6 +9,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from dedup_platform.lake.snapshots import ancestry, files_by_cell
 from dedup_platform.platform import Platform
+from dedup_platform.platform.status import SinkStatus
 from dedup_platform.sinks.opening import KEYS
 from dedup_platform.stream import FilesSink, KafkaSink, PostgresSink, Stream
 from dedup_platform.tables import (
@@ -23,7 +24,7 @@ from dedup_platform.testing.judge import wrong_rows
 from dedup_platform.testing.servers import PostgresServer
 from dedup_platform_tests.lives.aliases import wrong_aliases
 from dedup_platform_tests.lives.feeds import FeedLaws
-from dedup_platform_tests.lives.state import Reader, State
+from dedup_platform_tests.lives.state import Reader, Row, State
 from dedup_platform_tests.sinks.copies import (
     Shown,
     Told,
@@ -104,23 +105,31 @@ class Judge:
         with patch("dedup_platform.platform.sinks.LOOK_SECONDS", 60.0):
             told = platform.sinks.status(stream.name)
         for status in told:
-            table = status.follows
-            names, feed = column_names(stream, table), self._reader.feed(platform, stream, FEED_OF[table])
+            feed = self._reader.feed(platform, stream, FEED_OF[status.follows])
             if (status.behind, status.is_beginning, status.refused, status.trouble) != (0, False, 0, None):
                 yield f"{status.sink} has not got all: {status}"
-                continue
-            rows, changes = self._copy(stream, status.sink, names)
-            if changes:
-                yield from (f"{status.sink}: {each}" for each in wrong_order(changes, feed))
-            expected = [shown(row, names) for row in self._laws.at(FEED_OF[table], status.version or 0) or ()]
-            if _texts(rows) != _texts(expected):
-                yield f"{status.sink} has {len(rows)} rows that are not the {len(expected)} of {table}"
-            before = self._given.get(status.sink)
-            self._given[status.sink] = now = (status.version or 0, status.totals.sent)
-            new = sum(row["_commit_version"] > before[0] for row in feed) if before else 0
-            if before and (now[1] - before[1], status.totals.known) != (new, 0):
-                yield f"{status.sink} was given {now[1] - before[1]} changes of {new} since {before}: {status.totals}"
+            else:
+                yield from (f"{status.sink}: {each}" for each in self._wrong_sink(stream, status, feed))
         yield from self._wrong_view(platform, stream)
+
+    def _wrong_sink(self, stream: Stream, status: SinkStatus, feed: Sequence[Row]) -> Iterator[str]:
+        names = column_names(stream, status.follows)
+        rows, changes = self._copy(stream, status.sink, names)
+        if changes:
+            yield from wrong_order(changes, feed)
+        expected = [shown(row, names) for row in self._laws.at(FEED_OF[status.follows], status.version or 0) or ()]
+        if _texts(rows) != _texts(expected):
+            yield f"{len(rows)} rows are not the {len(expected)} of {status.follows}"
+        yield from self._wrong_counts(status, feed)
+
+    def _wrong_counts(self, status: SinkStatus, feed: Sequence[Row]) -> Iterator[str]:
+        """It was given each change since the last time once, and knew no newer ones."""
+        before = self._given.get(status.sink)
+        self._given[status.sink] = (status.version or 0, status.totals.sent)
+        if before:
+            given, new = status.totals.sent - before[1], sum(row["_commit_version"] > before[0] for row in feed)
+            if (given, status.totals.known) != (new, 0):
+                yield f"given {given} changes of {new} since {before}: {status.totals}"
 
     def _copy(self, stream: Stream, name: str, names: Sequence[str]) -> tuple[list[Shown], list[Told]]:
         """The rows that a sink holds, and what it was told, if it keeps that."""
