@@ -17,7 +17,7 @@ STEP = 10 * MINUTE
 """Time goes on by so much with each delivery."""
 ENTITIES = 30
 PARTITIONS = 4
-MOST_WAITING = 0.8
+MOST_WAITING = 2.0
 """Seconds between two deliveries."""
 
 
