@@ -16,6 +16,9 @@ DedupPlatformError
 ├── MissingPartError         a server that tests need is not installed; says how to install it
 ├── ServerStartError         a server that tests need did not start; shows the end of what it printed
 ├── ConflictError            someone else committed first; run again
+│   ├── SinkTakenError       someone else publishes to the same sink now
+│   ├── OutdatedTokenError   a table refuses the token of whoever writes to it
+│   └── ClaimLostError       someone else took over what this process was at
 ├── ClockBehindError         Spark's clock is behind the time of a table's newest commit; nothing was changed
 ├── HeldBatchError           too large a share of a batch would be rejected; nothing was published
 ├── ConservationError        counts do not balance; nothing was published
@@ -205,6 +208,29 @@ class SinkTakenError(ConflictError):
     def __str__(self) -> str:
         stream, sink = self.args
         return f"{stream}: sink {sink}: another process publishes to it now; nothing was written"
+
+
+class OutdatedTokenError(ConflictError):
+    """A table has seen a larger token than the writer's, `seen`: nothing was written."""
+
+    def __init__(self, stream: str, table: str, seen: int) -> None:
+        super().__init__(stream, table, seen)
+        self.seen = seen
+
+    def __str__(self) -> str:
+        stream, table, seen = self.args
+        return f"{stream}.{table}: a claim with a newer token ({seen}) came in between; nothing was written. Run again."
+
+
+class ClaimLostError(ConflictError):
+    """Another process took over what this one was at, because it gave no sign of life; nothing was written."""
+
+    def __init__(self, stream: str, target: str) -> None:
+        super().__init__(stream, target)
+
+    def __str__(self) -> str:
+        stream, target = self.args
+        return f"{stream}.{target}: another process took over, as this one gave no sign of life; nothing was written"
 
 
 class FilesReplacedError(ConflictError):

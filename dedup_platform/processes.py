@@ -1,9 +1,16 @@
-"""Processes that are not to outlive whoever started them."""
+"""Processes: who they are, whether they still live, and how they do not outlive whoever started them."""
 
+import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Sequence
 from functools import cache
+
+import psutil  # type: ignore[import-untyped]
+
+# A start time is told against the machine's boot time, which moves a little when its clock is set.
+CLOCK_DRIFT_SECONDS = 5
 
 
 def with_parent(command: Sequence[str], signal: str = "KILL") -> list[str]:
@@ -22,3 +29,23 @@ def _setpriv() -> str | None:
     if found and subprocess.run([found, "--pdeathsig", "KILL", "true"], capture_output=True, check=False).returncode:
         return None
     return found
+
+
+def identity() -> str:
+    """This process, as no other one is or was: `host/pid/start time`."""
+    return f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time():.2f}"
+
+
+def is_gone(identity: str) -> bool:
+    """Whether a process of this machine has ended; of those of other machines nobody knows."""
+    host, _, process = identity.partition("/")
+    if host != socket.gethostname():
+        return False
+    pid, _, started = process.partition("/")
+    try:
+        found = psutil.Process(int(pid))
+        return found.status() == psutil.STATUS_ZOMBIE or abs(found.create_time() - float(started)) > CLOCK_DRIFT_SECONDS
+    except psutil.NoSuchProcess:
+        return True
+    except ValueError:
+        return False

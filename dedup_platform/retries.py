@@ -16,7 +16,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from dedup_platform.errors import ConflictError, FilesReplacedError
+from dedup_platform.errors import ClaimLostError, ConflictError, FilesReplacedError
 
 retry_commits = partial(retry, stop=stop_after_attempt(12), wait=wait_random_exponential(0.05, 2), reraise=True)
 """For one commit to a catalog that others commit to as well: a fraction of a second each."""
@@ -31,8 +31,10 @@ def retry_while(may_pass: Callable[[BaseException], bool], pause: Callable[[], f
     return Retrying(retry=retry_if_exception(may_pass), wait=lambda _: pause(), reraise=True)
 
 
-retry_on_conflict = retry_work(retry=retry_if_exception_type(ConflictError))
-"""Wraps a function that may raise ConflictError: it is called anew, at most five times."""
+retry_on_conflict = retry_work(
+    retry=retry_if_exception_type(ConflictError) & retry_if_not_exception_type(ClaimLostError)
+)
+"""Wraps a function that may raise ConflictError: it is called anew, at most five times, unless another has its work."""
 retry_with_same_files = retry_work(
     retry=retry_if_exception_type(ConflictError) & retry_if_not_exception_type(FilesReplacedError)
 )

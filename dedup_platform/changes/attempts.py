@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from dedup_platform.changes.publisher import Published
-from dedup_platform.errors import DedupPlatformError, SinkError, SinkTakenError, UnreachableError
+from dedup_platform.errors import ClaimLostError, DedupPlatformError, SinkError, SinkTakenError, UnreachableError
 from dedup_platform.ledger import Health, Tries
 from dedup_platform.planning.circuit_breaker import NORMAL, Circuit, Failure
 from dedup_platform.retries import retry_while
@@ -45,7 +45,7 @@ class SinkAttempts:
         before = told.moves
         try:
             write(told)
-        except (SinkTakenError, UnreachableError):
+        except (ClaimLostError, SinkTakenError, UnreachableError):
             # Another process writes to it, or what would be noted cannot be.
             raise
         except Exception as error:
@@ -60,7 +60,7 @@ class SinkAttempts:
 
 
 def _may_pass(error: BaseException, tries: Tries) -> bool:
-    if not isinstance(error, Exception) or isinstance(error, SinkTakenError | UnreachableError):
+    if not isinstance(error, Exception) or isinstance(error, ClaimLostError | SinkTakenError | UnreachableError):
         return False
     return tries.circuit().state == "retrying"
 

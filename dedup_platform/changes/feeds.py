@@ -54,6 +54,18 @@ class FeedCommit:
     changes: Counter[str] = field(default_factory=Counter)
     """`_change_type` -> rows. Of aliases: `retired` and `returned` -> ids."""
     bytes_written: int = 0
+    left: str = ""
+    """What was left to another process, which is at it, in words."""
+
+    def then(self, later: "FeedCommit") -> "FeedCommit":
+        """What this and a later one came to together."""
+        return replace(
+            later,
+            first_version=self.first_version or later.first_version,
+            last_version=later.last_version or self.last_version,
+            changes=self.changes + later.changes,
+            bytes_written=self.bytes_written + later.bytes_written,
+        )
 
 
 class Feeds:

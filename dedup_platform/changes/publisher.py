@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 
@@ -48,6 +48,18 @@ class Published:
     """Rows that the store does not take, all that wait for a retry."""
     moves: int = 0
     """Transactions that moved the position."""
+    left: str = ""
+    """What was left to another process, which is at it, in words."""
+
+    def then(self, later: "Published") -> "Published":
+        """What bringing the sink up to date twice came to."""
+        return replace(
+            later,
+            sent=self.sent + later.sent,
+            suppressed=self.suppressed + later.suppressed,
+            forced=self.forced + later.forced,
+            moves=self.moves + later.moves,
+        )
 
 
 class Publisher:

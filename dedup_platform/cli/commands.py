@@ -266,9 +266,9 @@ def run_connect_server(
 def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> None:
     platform = deployment.platform()
     outcome = for_each(deployment.chosen(name), lambda stream: platform.status(stream.name))
-    statuses = list(outcome.done.values())
+    statuses = [(deployment.streams[name], status) for name, status in outcome.done.items()]
     if as_json:
-        values.print_json([values.status_value(each) for each in statuses])
+        values.print_json([values.status_value(*each) for each in statuses])
     else:
         output.print_status(out, statuses)
     outcome.end()

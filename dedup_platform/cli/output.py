@@ -17,6 +17,7 @@ from dedup_platform.orchestration.publish import saved
 from dedup_platform.planning.circuit_breaker import sentence
 from dedup_platform.planning.planner import StaleCell, TablePlan
 from dedup_platform.platform import Status
+from dedup_platform.platform.claims import claim_sentence
 from dedup_platform.stream import KafkaSource, Stream, format_duration
 
 SHOWN = 10
@@ -69,9 +70,9 @@ def print_plans(console: Console, plans: Sequence[tuple[Stream, TablePlan]]) -> 
             )
 
 
-def print_status(console: Console, statuses: Iterable[Status]) -> None:
-    """Each stream's tables and its source."""
-    for status in statuses:
+def print_status(console: Console, statuses: Iterable[tuple[Stream, Status]]) -> None:
+    """Each stream's tables, its source, and who works on what."""
+    for stream, status in statuses:
         waiting = status.waiting
         waits = f"{waiting.amount} wait, {len(waiting.changed):,} changed" if waiting else "the source cannot be asked"
         console.print(
@@ -90,6 +91,9 @@ def print_status(console: Console, statuses: Iterable[Status]) -> None:
         if status.tables:
             console.print(table)
             console.print(f"  {_progress(status)}", markup=False)
+        for target, held in status.claims.items():
+            for claim in held:
+                console.print(f"  {target}: {claim_sentence(stream, claim)}", markup=False)
         _print_followers(console, status)
         if status.audit:
             console.print(f"  so far {saved(status.audit)}", markup=False)

@@ -9,8 +9,10 @@ from typing import Any
 
 from dedup_platform.lake.points import Point
 from dedup_platform.planning.circuit_breaker import Circuit
+from dedup_platform.planning.claims import Claim
 from dedup_platform.planning.planner import TablePlan
 from dedup_platform.platform import SinkStatus, Status
+from dedup_platform.platform.claims import named
 from dedup_platform.replay.rejected import Outcome, ReasonCount, RejectedRecord
 from dedup_platform.stream import Stream
 
@@ -33,7 +35,7 @@ def plan_value(stream: Stream, plan: TablePlan) -> dict[str, Any]:
     return {"stream": plan.stream, "table": plan.table, "stale": stale, "runs": runs}
 
 
-def status_value(status: Status) -> dict[str, Any]:
+def status_value(stream: Stream, status: Status) -> dict[str, Any]:
     """A stream's status for programs."""
     return {
         "stream": status.stream,
@@ -50,6 +52,9 @@ def status_value(status: Status) -> dict[str, Any]:
         "partitions": dict(status.partitions),
         "health": _health(status.health),
         "switched_off": list(status.switched_off),
+        "claims": [
+            {"target": target, **_claim(stream, claim)} for target, held in status.claims.items() for claim in held
+        ],
         # As text: a snapshot id has more digits than the numbers of most readers of JSON.
         "feeds": [asdict(feed) for feed in status.feeds],
         "sinks": [_sink(sink) for sink in status.sinks],
@@ -110,6 +115,19 @@ def _point(point: Point | None) -> dict[str, Any] | None:
         return None
     snapshots = {table: str(snapshot_id) for table, snapshot_id in point.snapshots.items()}
     return {"name": point.name, "made_at": point.made_at.isoformat(), "snapshots": snapshots}
+
+
+def _claim(stream: Stream, claim: Claim) -> dict[str, Any]:
+    times = {"since": claim.since, "expires": claim.expires, "ended": claim.ended}
+    return {
+        # As text: it has more digits than the numbers of most readers of JSON.
+        "token": str(claim.token),
+        "state": claim.state,
+        "owner": claim.owner,
+        "partitions": named(stream, claim.partitions),
+        "wanted_again": named(stream, claim.wanted),
+        **{name: time.isoformat() if time else None for name, time in times.items()},
+    }
 
 
 def _listed(record: RejectedRecord) -> dict[str, Any]:

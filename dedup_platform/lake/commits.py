@@ -1,7 +1,7 @@
 """What one step did to one table, in the form that people, metadata and tests read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dedup_platform.planning.cells import Cell
 from dedup_platform.sources.clock_skew import Clocks
@@ -28,8 +28,28 @@ class Commit:
 
     clocks: Clocks | None = None
     """What the records of an ingest tell about their producers' clocks."""
+    left: str = ""
+    """What of the request was left to other processes, which are at it, in words."""
 
     @property
     def changed(self) -> bool:
         """Whether any row may differ from before."""
         return bool(self.cells_rewritten) or self.rows_written > 0
+
+    def then(self, later: "Commit") -> "Commit":
+        """What this commit and a later one of the same table, which may be none, did together."""
+        if later.snapshot_id is None or self.snapshot_id is None:
+            return self if later.snapshot_id is None else later
+        rewritten = {partition for partition, numbers in later.partitions.items() if numbers.get("cells_rewritten")}
+        kept = {partition: numbers for partition, numbers in self.partitions.items() if partition not in rewritten}
+        return replace(
+            later,
+            reason="+".join(dict.fromkeys((*self.reason.split("+"), *later.reason.split("+")))),
+            cells_checked=self.cells_checked | later.cells_checked,
+            cells_rewritten=self.cells_rewritten | later.cells_rewritten,
+            rows_written=self.rows_written + later.rows_written,
+            bytes_read=self.bytes_read + later.bytes_read,
+            bytes_written=self.bytes_written + later.bytes_written,
+            seconds=self.seconds + later.seconds,
+            partitions={**later.partitions, **kept},
+        )

@@ -35,8 +35,9 @@ from pyiceberg.table.update import (
 from tenacity import retry_if_exception
 
 from dedup_platform import tables
-from dedup_platform.errors import ConflictError, FilesReplacedError
+from dedup_platform.errors import ConflictError, FilesReplacedError, OutdatedTokenError
 from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.fencing import bar, check_token
 from dedup_platform.lake.overwrite import Overwrite
 from dedup_platform.lake.receipts import SummaryValues
 from dedup_platform.lake.snapshots import (
@@ -45,8 +46,9 @@ from dedup_platform.lake.snapshots import (
     bucket_count,
     changes,
     head,
+    summary,
 )
-from dedup_platform.lake.staged import Staged
+from dedup_platform.lake.staged import STAGING, Staged
 from dedup_platform.planning.moments import EPOCH
 from dedup_platform.retries import retry_commits
 from dedup_platform.stream import Stream
@@ -62,9 +64,6 @@ def _is_overtaken(error: BaseException) -> bool:
 
 retry_commit = retry_commits(retry=retry_if_exception(_is_overtaken))
 """Wraps a commit that does not mind what others commit meanwhile."""
-
-STAGING = "staged_"
-"""Prefix of the branches that rows are written to before they are published."""
 
 
 class _MainMoved(CommitFailedException):
@@ -147,14 +146,26 @@ class Publisher:
         return self._staged(stream, table, branch, base)
 
     def publish(self, staged: Staged) -> None:
-        """Make a staged snapshot main's. ConflictError if main is not at its base, or has other buckets by now."""
+        """Make a staged snapshot main's. ConflictError if main is not at its base, or has other buckets by now.
+
+        Raises OutdatedTokenError if the table refuses its token.
+        """
         try:
             self._move_main(staged)
+        except OutdatedTokenError:
+            self.discard(staged)
+            raise
         except CommitFailedException as error:
             self.discard(staged)
             raise ConflictError(
                 f"{staged.stream}.{staged.table}: another writer committed first; nothing was written. Run again."
             ) from error
+
+    def bar(self, stream: Stream, table: str, token: int) -> None:
+        """Have a derived table, and what is written with it, refuse whatever has a smaller token: `fencing.bar`."""
+        beside = (tables.DUPLICATE_EVENTS,) if table == tables.DEDUPLICATED_EVENTS else ()
+        for name in (table, *beside):
+            bar(self.catalog, stream.name, name, token)
 
     def discard(self, staged: Staged) -> None:
         """Forget a staged snapshot; its files go with the next removal of orphans."""
@@ -191,7 +202,16 @@ class Publisher:
         snapshot = written.snapshot_by_name(branch)
         assert snapshot is not None, f"{table}: the branch {branch} is gone"
         assert snapshot.parent_snapshot_id == base, f"{table}: a write to the branch {branch} made no snapshot"
-        return Staged(stream.name, table, branch, base, snapshot.snapshot_id, tuple(changes(written, snapshot)))
+        told = summary(snapshot, "token")
+        return Staged(
+            stream.name,
+            table,
+            branch,
+            base,
+            snapshot.snapshot_id,
+            tuple(changes(written, snapshot)),
+            token=int(told) if told else None,
+        )
 
     @retry_commit
     def _move_main(self, staged: Staged) -> None:
@@ -199,6 +219,7 @@ class Publisher:
         now_at = head(table).snapshot_id
         if now_at == staged.snapshot_id:
             return  # an earlier try succeeded although its answer was lost
+        check_token(table, staged)
         if now_at != staged.base:
             raise _MainMoved(f"main is at {now_at}, not at {staged.base}")
         if not staged.written_in <= {table.spec().spec_id}:

@@ -41,6 +41,7 @@ SummaryKey = Literal[
     "feed",
     "ordinal",
     "totals",
+    "token",
 ]
 """What the summary of a snapshot tells of ours, each with a prefix.
 
@@ -50,6 +51,7 @@ buckets made copies. Of a feed, `up-to` is the snapshot of its table that it has
 Of what is made of a feed, `feed` is the feed's own id, `version` the last one that it has, and `ordinal` the last
 change of that one, if it has not got all of it. Of
 `audit`, `up-to` says of each table how far its commits are counted, and `totals` what they come to, as JSON.
+`token` is that of the claim under which a derived table was written.
 """
 SummaryValues = dict[SummaryKey, str]
 """Of a commit: key of its summary -> value."""

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from dedup_platform.lake.snapshots import FileChange
 from dedup_platform.planning.cells import Cell
 
+STAGING = "staged_"
+"""Prefix of the branches that rows are written to before they are published."""
+
 
 @dataclass(frozen=True)
 class Staged:
@@ -21,6 +24,8 @@ class Staged:
     """The partitioning that becomes the table's in the same commit; None if it stays."""
     written_in: frozenset[int] = frozenset()
     """The partitionings that the new files were written in: each must still be the table's when they are published."""
+    token: int | None = None
+    """Of the claim under which it was written; None if it was under none."""
     table_properties: Mapping[str, str] = field(default_factory=dict)
     """Properties that the table gets in the same commit; it keeps them wherever main is moved later."""
 

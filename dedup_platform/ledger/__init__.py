@@ -2,13 +2,14 @@
 
 Everything here is a copy of what Iceberg records, folded one snapshot at a time and exactly once; deleting the database
 loses nothing. The fold is the only way in, so there is nothing to keep in step with it. Only `Health`, how ingests
-and sinks fared lately, is no copy of anything; to lose it costs a few tries.
+and sinks fared lately, and `Boards`, who works on what, are no copies of anything; to lose them costs a few tries.
 """
 
+from dedup_platform.ledger.claims import Boards
 from dedup_platform.ledger.facts import CellSize, Head, TableSize
 from dedup_platform.ledger.health import Health
 from dedup_platform.ledger.ledger import Ledger
 from dedup_platform.ledger.schema import LOST
 from dedup_platform.ledger.tries import Tries
 
-__all__ = ["LOST", "CellSize", "Head", "Health", "Ledger", "TableSize", "Tries"]
+__all__ = ["LOST", "Boards", "CellSize", "Head", "Health", "Ledger", "TableSize", "Tries"]

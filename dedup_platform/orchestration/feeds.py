@@ -17,6 +17,7 @@ from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish import counted, numbers, saved, sentence
 from dedup_platform.planning.triage import paused_until
 from dedup_platform.platform import Platform
+from dedup_platform.platform.claims import owner
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 
@@ -82,6 +83,8 @@ def unpublished_sensor(stream: Stream, settings: Settings) -> dg.SensorDefinitio
         if not behind:
             return dg.SkipReason("every commit is published")
         waits = f"{', '.join(behind)} wait"
+        if held := [claim for table in behind for claim in platform.claims.in_work(stream.name, tables.FEED_OF[table])]:
+            return dg.SkipReason(f"{waits}; {owner(held[0])} publishes what it finds")
         return request(context.instance, stream, runs.publish_job_name(stream), waits, platform.clock())
 
     return unpublished_changes

@@ -116,8 +116,11 @@ def chosen_partitions(context: Context, stream: Stream) -> set[int]:
 
 def sentence(commit: Commit) -> str:
     """What a commit did, for people: `sessions: 2 of 14 checked cells rewritten, 812 rows, 1.2 s (late)`."""
+    if commit.left and not commit.cells_checked:
+        return f"{commit.table}: {commit.left}"
     cells = f"{len(commit.cells_rewritten)} of {len(commit.cells_checked)} checked cells rewritten"
-    return f"{commit.table}: {cells}, {commit.rows_written:,} rows, {commit.seconds:.1f} s ({commit.reason})"
+    done = f"{commit.table}: {cells}, {commit.rows_written:,} rows, {commit.seconds:.1f} s ({commit.reason})"
+    return f"{done}; {commit.left}" if commit.left else done
 
 
 def unlisted(stream: Stream, table: str, partition: int, metadata: Metadata) -> str:

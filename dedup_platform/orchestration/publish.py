@@ -47,6 +47,8 @@ def _audit(context: Context, platform: Platform, stream: Stream) -> None:
 
 def sentence(done: FeedCommit) -> str:
     """What was published, for people: `session_changes: versions 4 to 6, 3 delete, 12 insert`."""
+    if done.left:
+        return f"{done.feed}: {done.left}"
     if not done.first_version:
         return f"{done.feed}: nothing new"
     is_one = done.first_version == done.last_version
@@ -56,6 +58,8 @@ def sentence(done: FeedCommit) -> str:
 
 def told(done: Published) -> str:
     """What a sink got, for people: `copy: version 7, 3 delete, 12 insert; 2 suppressed, 1 refused`."""
+    if done.left:
+        return f"{done.sink}: {done.left}"
     said = ", ".join(
         [f"{done.sink}: version {done.version}", *(f"{n:,} {kind}" for kind, n in sorted(done.sent.items()))]
     )

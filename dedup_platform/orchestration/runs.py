@@ -1,7 +1,5 @@
 """What Dagster's own records tell about runs: who works on what, what was tried before, and which runs are dead."""
 
-import os
-import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,9 +7,8 @@ from itertools import takewhile
 from typing import Final
 
 import dagster as dg
-import psutil  # type: ignore[import-untyped]
 
-from dedup_platform import tables
+from dedup_platform import processes, tables
 from dedup_platform.orchestration.partitions import ordinals
 from dedup_platform.orchestration.pools import free_slots
 from dedup_platform.planning.circuit_breaker import Circuit
@@ -46,8 +43,6 @@ PARTITION: Final = "dagster/partition"
 
 HISTORY_LENGTH = 500
 LOST_SEEN = 10
-# A start time is told against the machine's boot time, which moves a little when its clock is set.
-CLOCK_DRIFT_SECONDS = 5
 
 IN_WORK = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -182,7 +177,7 @@ def run_in_work(instance: dg.DagsterInstance, job_name: str) -> str | None:
 
 def this_process() -> dict[str, str]:
     """The tag that tells which process executes a run."""
-    return {PROCESS: f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time():.2f}"}
+    return {PROCESS: processes.identity()}
 
 
 def fail_dead_runs(instance: dg.DagsterInstance) -> list[str]:
@@ -190,23 +185,12 @@ def fail_dead_runs(instance: dg.DagsterInstance) -> list[str]:
 
     A process killed with SIGKILL can do neither for itself. Runs of other machines are left to Dagster's monitoring.
     """
-    dead = [run for run in instance.get_runs(dg.RunsFilter(statuses=IN_WORK)) if _is_dead(run)]
+    in_work = instance.get_runs(dg.RunsFilter(statuses=IN_WORK))
+    dead = [run for run in in_work if processes.is_gone(run.tags.get(PROCESS, ""))]
     for run in dead:
         instance.report_run_failed(run, "The process of this run is gone; it was killed or its machine restarted.")
     free_slots(instance)
     return [run.run_id for run in dead]
-
-
-def _is_dead(run: dg.DagsterRun) -> bool:
-    host, _, process = run.tags.get(PROCESS, "").partition("/")
-    if host != socket.gethostname():
-        return False
-    pid, _, started = process.partition("/")
-    try:
-        found = psutil.Process(int(pid))
-        return found.status() == psutil.STATUS_ZOMBIE or abs(found.create_time() - float(started)) > CLOCK_DRIFT_SECONDS
-    except psutil.NoSuchProcess:
-        return True
 
 
 def _past_run(record: dg.RunRecord, stream: Stream) -> PastRun:

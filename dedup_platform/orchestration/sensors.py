@@ -23,6 +23,7 @@ from dedup_platform.planning.circuit_breaker import sentence
 from dedup_platform.planning.planner import PlannedRun, TablePlan
 from dedup_platform.planning.triage import Deferred, Request, described, paused_until, triage
 from dedup_platform.platform import Platform
+from dedup_platform.platform.claims import owner
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, format_duration
 
@@ -98,7 +99,8 @@ def _late_partitions(stream: Stream, jobs: Sequence[Any], interval: int) -> dg.S
         held: list[Deferred] = []
         asked: dict[int, str] = {}
         for plan, most in _shares(plans, stream.late.max_runs_per_tick):
-            for decision in _decisions(context.instance, stream, plan, listed, asked, platform.clock()):
+            claimed = _claimed(platform, stream, plan)
+            for decision in _decisions(context.instance, stream, plan, listed, asked, claimed, platform.clock()):
                 if isinstance(decision, Deferred):
                     held.append(decision)
                 elif len(requests) < most:
@@ -123,17 +125,25 @@ def _shares(plans: list[TablePlan], most: int) -> Iterator[tuple[TablePlan, int]
         yield plan, max(1, most - sum(bool(later.runs) for later in plans[number:]))
 
 
+def _claimed(platform: Platform, stream: Stream, plan: TablePlan) -> dict[int, str]:
+    """The planned partitions that a process is at, be it no run of Dagster's, and which it is."""
+    planned = [partition for each in plan.runs for partition in each.partitions]
+    held = platform.claims.in_work(stream.name, plan.table) if planned else []
+    return {partition: owner(claim) for claim in held for partition in planned if partition in claim.partitions}
+
+
 def _decisions(
     instance: dg.DagsterInstance,
     stream: Stream,
     plan: TablePlan,
     listed: Listing,
     asked: Mapping[int, str],
+    claimed: Mapping[int, str],
     now: datetime,
 ) -> Iterator[Request | Deferred]:
     """For each planned run of a table: what to ask for and what waits, also for what was `asked` for just now."""
     history = runs.history(instance, stream, plan.table)
-    history = replace(history, in_work={**asked, **history.in_work})
+    history = replace(history, in_work={**asked, **history.in_work}, claimed=claimed)
     for part in (part for planned in plan.runs for part in _parts(planned, listed)):
         # What Dagster will not know soon, if ever, is asked for in another way.
         last = listed.last if listed.is_awaited(part.partitions[0]) else part.partitions[-1]

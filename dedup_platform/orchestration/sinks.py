@@ -13,6 +13,7 @@ from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish import told
 from dedup_platform.planning.circuit_breaker import sentence
 from dedup_platform.platform import Platform
+from dedup_platform.platform.claims import owner
 from dedup_platform.settings import Settings
 from dedup_platform.sinks import Position
 from dedup_platform.stream import Stream
@@ -79,7 +80,8 @@ def _asset(stream: Stream, name: str) -> dg.AssetsDefinition:
 
 
 def _numbers(done: Published, at: Position | None) -> dict[str, int | str]:
-    numbers: dict[str, int | str] = {VERSION: done.version, **done.sent}
+    # What was left to another process says nothing of the sink.
+    numbers: dict[str, int | str] = {} if done.left and not done.version else {VERSION: done.version, **done.sent}
     numbers |= {"suppressed": done.suppressed, "forced": done.forced, "refused": done.refused}
     return numbers | ({FEED: at.feed} if at else {})
 
@@ -104,6 +106,8 @@ def _sensor(stream: Stream, name: str, settings: Settings) -> dg.SensorDefinitio
         waits = f"version {newest.version} waits"
         runs.fail_dead_runs(context.instance)
         _note_lost_runs(context.instance, platform, stream, name)
+        if held := platform.claims.in_work(stream.name, name):
+            return dg.SkipReason(f"{waits}; {owner(held[0])} publishes what it finds")
         if not platform.sinks.is_due(stream.name, name):
             return dg.SkipReason(f"{waits}; {sentence(platform.sinks.health(stream.name, name), 'the sink')}")
         return ask(context.instance, stream, job, waits)

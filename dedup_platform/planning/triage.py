@@ -40,6 +40,8 @@ class RunHistory:
     past: Sequence[PastRun] = ()
     """In the order in which they were created."""
     in_work: Mapping[int, str] = field(default_factory=dict)
+    claimed: Mapping[int, str] = field(default_factory=dict)
+    """Partitions that a process works on, of a run or not, and which it is."""
     last_rebuilt: Callable[[int], datetime | None] = lambda _: None
     """When whichever run last told that it rebuilt a partition."""
 
@@ -122,6 +124,8 @@ def _verdict(partition: int, planned: PlannedRun, history: RunHistory, last_know
         return "Dagster has no such partition yet; it waits until it begins"
     if partition in history.in_work:
         return f"run {history.in_work[partition][:8]} is at it"
+    if partition in history.claimed:
+        return f"{history.claimed[partition]} is at it"
     tries = history.tries(partition, planned.watermark)
     if due := paused_until([run.ended for run in tries], now):
         return f"still stale after {len(tries)} tries; the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial, reduce
 
 from pyspark.sql import SparkSession
 
@@ -25,17 +26,19 @@ from dedup_platform.maintenance.buckets import OnProgress, Rebucketing
 from dedup_platform.maintenance.feeds import maintain_feed
 from dedup_platform.maintenance.upkeep import Maintenance, Upkeep
 from dedup_platform.planning import planner
+from dedup_platform.planning.claims import ALL, Partitions
 from dedup_platform.planning.completeness import Completeness, completeness
 from dedup_platform.planning.moments import Clock, utc_now
 from dedup_platform.planning.planner import Policy, TablePlan
+from dedup_platform.platform.claims import Claims, Turn
 from dedup_platform.platform.context import Context
 from dedup_platform.platform.explained import Explanations
 from dedup_platform.platform.points import Points
+from dedup_platform.platform.rebuilding import Rebuilding
 from dedup_platform.platform.rejected import EVERY, RejectedRecords
 from dedup_platform.platform.sinks import Sinks
 from dedup_platform.platform.source import Source
 from dedup_platform.platform.status import FeedStatus, SinkStatus, Status, TableStatus
-from dedup_platform.recompute.build import Recompute
 from dedup_platform.retries import retry_on_conflict
 from dedup_platform.rules.fingerprints import fingerprint
 from dedup_platform.settings import Settings
@@ -61,10 +64,11 @@ class Platform(Context):
         self.rejected = RejectedRecords(self)
         self.points = Points(self)
         self.explained = Explanations(self)
-        self._recompute = Recompute(self.lake, self.ledger)
         self._feeds, self._aliases = Feeds(self.lake), Aliases(self.lake)
         self._audit = Audit(self.lake)
         self._publisher = Publisher(self.lake, settings)
+        self.claims = Claims(self)
+        self._rebuilding = Rebuilding(self, self.claims)
         self.sinks = Sinks(self)
         self._maintenance = Maintenance(self.lake, self.ledger)
         self._rebucketing = Rebucketing(self.lake, self.ledger)
@@ -85,14 +89,15 @@ class Platform(Context):
 
     def recompute(self, stream: str, table: str, partitions: Iterable[int]) -> Commit:
         """Rebuild whole partitions of a derived table, widened to what is linked to them."""
-        return self.work(self._recompute.whole, self.prepare(stream), table, list(partitions))
+        return self._rebuilding.whole(self.prepare(stream), table, list(partitions))
 
     def recompute_stale(self, stream: str, table: str, partitions: Iterable[int] | None = None) -> Commit:
         """Rebuild the stale cells of a derived table, all or those of some partitions, widened to what is linked."""
-        return self._recompute_stale(self.prepare(stream), table, partitions)
+        asked = ALL if partitions is None else Partitions(frozenset(partitions))
+        return self._rebuilding.stale(self.prepare(stream), table, asked)
 
     def repair(self, stream: str) -> list[Commit]:
-        """Rebuild all that is stale, table by table, until nothing is."""
+        """Rebuild all that is stale and nobody else is at, table by table."""
         return self._repair(self.prepare(stream))
 
     def publish_changes(self, stream: str, only: Collection[str] | None = None) -> list[FeedCommit]:
@@ -100,13 +105,7 @@ class Platform(Context):
 
         Each version is published once. Empty before anything was taken in.
         """
-        definition = self.complete(stream)
-        if not self.ledger.sync(stream):
-            return []
-        # A feed has the columns that the stream file names, so its table must.
-        retry_on_conflict(self.lake.evolve)(definition)
-        followed = tables.followers_of(definition) if only is None else only
-        return [self._follow(definition, table) for table in followed]
+        return self._publish_changes(stream, only)
 
     def publish(self, stream: str, sink: str, retry: bool = False, again: Choice | None = None) -> Published:
         """Bring one sink, and the feed that it follows, up to the newest commit; SinkError if the store fails.
@@ -115,11 +114,18 @@ class Platform(Context):
         """
         definition = self.stream(stream)
 
-        def write(told: Published) -> None:
-            self.publish_changes(stream, [definition.publish.sinks[sink].follows])
-            self._publisher.publish(definition, sink, told, retry, again)
+        def bring(turn: Turn) -> Published:
+            def write(told: Published) -> None:
+                with turn.reading():
+                    # What the sink is to get must be in its feed, whoever else is about to publish it.
+                    self._publish_changes(stream, [definition.publish.sinks[sink].follows], beside=True)
+                    self._publisher.publish(definition, sink, told, retry, again)
 
-        return self.sinks.publish(stream, sink, write)
+            return self.sinks.publish(stream, sink, write)
+
+        # Who is at it may not try again what was refused, or write what is wanted once more.
+        work = self.claims.work(definition, sink, ALL, bring, beside=retry or again is not None)
+        return replace(reduce(Published.then, work.done, Published(sink)), left=work.left)
 
     def audit(self, stream: str) -> Audited:
         """Count in the table `audit` what commits of the stream's tables came to; each is counted once."""
@@ -173,6 +179,7 @@ class Platform(Context):
             feeds=tuple(self._feeds_status(stream)),
             sinks=self.sinks.status(stream),
             audit=self._audit.totals(self.stream(stream)),
+            claims=self.claims.of(stream),
         )
 
     def completeness(self, stream: str) -> Completeness:
@@ -218,7 +225,8 @@ class Platform(Context):
         if not self.ledger.sync(stream):
             return False
         retry_on_conflict(self.lake.add_columns)(definition)
-        return self.work(self._rebucketing.change, definition, buckets, lambda: self._repair(definition), tell)
+        repair = partial(self._rebuilding.all_beside, definition)
+        return self.work(self._rebucketing.change, definition, buckets, repair, tell)
 
     def _completeness(self, stream: Stream, plans: Iterable[TablePlan]) -> Completeness:
         stale = {each.cell.partition for plan in plans for each in plan.stale}
@@ -242,18 +250,31 @@ class Platform(Context):
         is_topic = isinstance(self.stream(stream).source, KafkaSource)
         return self.rows(stream, tables.RAW_EVENTS) if is_topic else self.ledger.records_read(stream)
 
-    def _follow(self, stream: Stream, table: str) -> FeedCommit:
-        if table in tables.FEED_OF:
-            return self.work(self._feeds.follow, stream, table)
-        return self.work(self._aliases.follow, stream)
-
     def _repair(self, stream: Stream) -> list[Commit]:
-        commits = [self._recompute_stale(stream, table) for table in tables.derived(stream)]
+        commits = [self._rebuilding.stale(stream, table, ALL) for table in tables.derived(stream)]
         return [commit for commit in commits if commit.snapshot_id is not None]
 
-    def _recompute_stale(self, stream: Stream, table: str, partitions: Iterable[int] | None = None) -> Commit:
-        chosen = None if partitions is None else frozenset(partitions)
-        return self.work(self._recompute.stale, stream, table, chosen)
+    def _publish_changes(self, stream: str, only: Iterable[str] | None, *, beside: bool = False) -> list[FeedCommit]:
+        definition = self.complete(stream)
+        if not self.ledger.sync(stream):
+            return []
+        # A feed has the columns that the stream file names, so its table must.
+        retry_on_conflict(self.lake.evolve)(definition)
+        followed = tables.followers_of(definition) if only is None else only
+        return [self._follow(definition, table, beside) for table in followed]
+
+    def _follow(self, stream: Stream, table: str, beside: bool) -> FeedCommit:
+        if table not in tables.FEED_OF:
+            return self.work(self._aliases.follow, stream)
+
+        def follow(turn: Turn) -> FeedCommit:
+            with turn.reading():
+                return self._feeds.follow(stream, table)
+
+        feed = tables.FEED_OF[table]
+        work = self.claims.work(stream, feed, ALL, lambda turn: self.work(follow, turn), beside=beside)
+        nothing = FeedCommit(table, feed, left=work.left)
+        return replace(reduce(FeedCommit.then, work.done, nothing), left=work.left)
 
     def _plan(self, stream: Stream, table: str, every_run: bool = False) -> TablePlan:
         facts = self.ledger.facts(stream, table, fingerprint(stream, table))

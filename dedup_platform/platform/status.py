@@ -1,12 +1,13 @@
 """A stream in numbers, all from metadata."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake.points import Point
 from dedup_platform.planning.circuit_breaker import Circuit
+from dedup_platform.planning.claims import Claim
 from dedup_platform.planning.completeness import PartitionState
 from dedup_platform.sinks import Totals
 
@@ -73,6 +74,8 @@ class Status:
     trouble: str | None
     health: Circuit
     """How the stream's ingest fares."""
+    claims: Mapping[str, Sequence[Claim]]
+    """Of each table, feed and sink what is in work, and what failed and nobody asked for since."""
     switched_off: tuple[str, ...]
     """The tables that stay as they are, because the stream file has no sessions any more."""
     point: Point | None

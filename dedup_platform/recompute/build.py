@@ -5,7 +5,7 @@ Whoever loses a race to another writer gets ConflictError, and nothing was writt
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -59,6 +59,8 @@ class Build:
     facts: Facts
     buckets: int
     reason: str = "full"
+    token: int | None = None
+    """Of the claim under which it is done."""
 
     @property
     def base(self) -> int:
@@ -79,9 +81,14 @@ class Recompute:
         self.ledger = ledger
         self._prebuilt = PrebuiltFragments()
 
-    def stale(self, stream: Stream, table: str, partitions: Collection[int] | None = None) -> Commit:
-        """Rebuild the stale cells, of all or of the given partitions, widened to the cells linked to them."""
-        build = self._begin(stream, table)
+    def stale(
+        self, stream: Stream, table: str, partitions: Container[int] | None = None, token: int | None = None
+    ) -> Commit:
+        """Rebuild the stale cells, of all or of the given partitions, widened to the cells linked to them.
+
+        `token` is that of the claim under which it is done, if there is one.
+        """
+        build = self._begin(stream, table, token)
         if build is None:
             return Commit(table, None, "nothing")
         pending = build.facts.pending
@@ -89,20 +96,20 @@ class Recompute:
         why = reasons_of(build.facts, chosen, stream.partitions.length, stream.late.grace)
         return self._run(replace(build, reason=why), chosen)
 
-    def whole(self, stream: Stream, table: str, partitions: Iterable[int]) -> Commit:
+    def whole(self, stream: Stream, table: str, partitions: Iterable[int], token: int | None = None) -> Commit:
         """Rebuild all cells of the given partitions, widened to the cells linked to them."""
-        build = self._begin(stream, table)
+        build = self._begin(stream, table, token)
         if build is None:
             return Commit(table, None, "full")
         buckets = [*range(build.buckets), *([NO_ENTITY] if table == DEDUPLICATED_EVENTS else [])]
         return self._run(build, frozenset(Cell(partition, number) for partition in partitions for number in buckets))
 
-    def _begin(self, stream: Stream, table: str) -> Build | None:
+    def _begin(self, stream: Stream, table: str, token: int | None) -> Build | None:
         heads = self.ledger.sync(stream.name)
         if not heads:
             return None
         facts = self.ledger.facts(stream, table, fingerprint(stream, table))
-        return Build(stream, table, heads, facts, self.lake.buckets(stream))
+        return Build(stream, table, heads, facts, self.lake.buckets(stream), token=token)
 
     def _run(self, build: Build, cells: Cells) -> Commit:
         if not cells:
@@ -224,6 +231,8 @@ class Recompute:
 
     def _stage(self, build: Build, rebuilt: Rebuilt, properties: SummaryValues) -> Staged:
         stream, base = build.stream, build.heads[rebuilt.table].snapshot_id
+        if build.token is not None:
+            properties = {**properties, "token": str(build.token)}
         if not rebuilt.changed:
             return self.lake.stage_nothing(stream, rebuilt.table, base, properties)
         return self.lake.stage_files(stream, rebuilt.table, base, rebuilt.removed, rebuilt.added, properties)

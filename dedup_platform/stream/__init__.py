@@ -20,6 +20,7 @@ from dedup_platform.stream.points import Points
 from dedup_platform.stream.publish import CustomSink, FilesSink, KafkaSink, PostgresSink, Publish, Sink
 from dedup_platform.stream.rules import (
     Aggregate,
+    Claims,
     Deduplicate,
     Late,
     Maintenance,
@@ -37,6 +38,7 @@ __all__ = [
     "RESERVED_COLUMNS",
     "Aggregate",
     "Attribute",
+    "Claims",
     "CustomSink",
     "Deduplicate",
     "FieldHash",

@@ -12,6 +12,7 @@ from dedup_platform.stream.fields import ArrivalTime, Attribute, Fields, FileMod
 from dedup_platform.stream.publish import IN_EVERY_TABLE, LONGEST_NAME, Publish
 from dedup_platform.stream.rules import (
     Aggregate,
+    Claims,
     Deduplicate,
     Late,
     Maintenance,
@@ -56,6 +57,7 @@ class Stream(Part):
     reject: Reject | None = None
     maintenance: Maintenance = Maintenance()
     publish: Publish = Publish()
+    claims: Claims = Claims()
     _origin: Path = PrivateAttr(default_factory=Path.cwd)
 
     def model_post_init(self, context: Any) -> None:

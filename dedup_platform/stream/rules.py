@@ -15,7 +15,7 @@ from dedup_platform.stream.values import (
     PositiveDuration,
 )
 
-__all__ = ["Aggregate", "Deduplicate", "Late", "Maintenance", "Partitions", "Reject", "Retries", "Sessions"]
+__all__ = ["Aggregate", "Claims", "Deduplicate", "Late", "Maintenance", "Partitions", "Reject", "Retries", "Sessions"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MOMENT = datetime.max.replace(tzinfo=UTC)
@@ -173,6 +173,12 @@ class Retries(Part):
         if self.max_cool_down < self.cool_down:
             raise ValueError("max_cool_down, the longest one, must be at least cool_down, the first one")
         return self
+
+
+class Claims(Part):
+    """What becomes of a request for what another process is at: left to that process, or worked on beside it."""
+
+    on_repeat: Literal["drop", "process"] = "drop"
 
 
 class Reject(Part):

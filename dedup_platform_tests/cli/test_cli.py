@@ -15,11 +15,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform import cli, errors, tables
+from dedup_platform.planning.claims import Partitions
+from dedup_platform.planning.moments import utc_now
 from dedup_platform.platform import Platform
+from dedup_platform.platform.claims import Turn
 from dedup_platform.platform.source import Source
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream, load_stream
-from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
+from dedup_platform.tables import SESSIONS
+from dedup_platform.testing import lay_out, light_platform, make_stream, record, utc, write_batch
 from dedup_platform_tests.sinks.sqlite_table import copies
 
 
@@ -190,6 +194,29 @@ def test_plan_tells_what_is_stale_and_runs_nothing(line: Line, stream: Stream, s
         assert "2024-03-01 … 2024-03-02" in printed
     [first, *_] = json.loads(line("plan", "--json"))
     assert [cell["partition"] for cell in first["stale"]] == ["2024-03-01", "2024-03-02"]
+
+
+def test_status_shows_who_works_on_what(line: Line, stream: Stream) -> None:
+    settings = Settings(home=Path(os.environ["DEDUP_PLATFORM_HOME"]))
+    platform = light_platform(settings.home, stream, utc_now)
+    days = Partitions(frozenset(map(stream.partitions.ordinal_of, ("2024-03-01", "2024-03-02"))))
+    told: list[str] = []
+
+    def step(turn: Turn) -> None:
+        with turn.reading():
+            told.extend([line("status"), line("status", "--json")])
+
+    platform.claims.work(stream, SESSIONS, days, step)
+    assert f"sessions: 2024-03-01 … 2024-03-02 in progress, process {os.getpid()} on " in told[0]
+    [claim] = json.loads(told[1])[0]["claims"]
+    assert {name: claim[name] for name in ("target", "state", "partitions", "wanted_again", "ended")} == {
+        "target": "sessions",
+        "state": "in progress",
+        "partitions": "2024-03-01 … 2024-03-02",
+        "wanted_again": "",
+        "ended": None,
+    }
+    assert json.loads(line("status", "--json"))[0]["claims"] == []
 
 
 def test_check_shows_the_streams(line: Line, stream: Stream) -> None:

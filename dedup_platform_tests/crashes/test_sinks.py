@@ -20,6 +20,7 @@ from dedup_platform.stream import load_stream
 from dedup_platform.tables import SESSIONS
 from dedup_platform.testing.servers import KafkaServer, PostgresServer
 from dedup_platform_tests.changes.test_feeds import EVENTS, Followed
+from dedup_platform_tests.claims.sleeping import sleeper
 from dedup_platform_tests.lives.replaced import replaced
 from dedup_platform_tests.servers import new_name
 
@@ -152,3 +153,17 @@ def test_two_publishers_at_once_write_each_change_once(followed: Followed, store
     assert store.counts() == {row["session_id"]: row["event_count"] for row in followed.sessions()}
     assert store.twice() == []
     assert followed.platform.newest_version(EVENTS, SESSIONS)
+
+
+def test_who_slept_through_a_claim_writes_nothing(followed: Followed, store: Store) -> None:
+    for version in range(3):
+        deliver(followed, version)
+    expected = {row["session_id"]: row["event_count"] for row in followed.sessions()}
+    step = f"before it writes to {'Kafka' if store.kafka else 'Postgres'}"
+    with sleeper(followed.home, followed.stream.origin, "copy", step, store.environment) as wake:
+        assert publishing(followed, store).communicate(timeout=PATIENCE)[0] == "begins\ndone\n"
+        assert store.counts() == expected
+        assert wake() == "SinkTakenError"
+    assert store.counts() == expected
+    assert store.twice() == []
+    assert followed.platform.claims.of(EVENTS) == {}

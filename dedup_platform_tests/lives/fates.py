@@ -45,6 +45,16 @@ def dying(platform: Platform, random: Random) -> Iterator[None]:
 
         return deadly
 
+    # It dies at changes of claims, too, and once it is dead no claim of its is ended. The others are counted as ever.
+    changes, change = [Random(left[0]).randrange(30)], platform.claims.boards.change
+
+    def deadly_change(*args: Any) -> Any:
+        if left[0] < 0:
+            raise Killed
+        _count_down(changes)
+        return change(*args)
+
+    platform.claims.boards.change = deadly_change  # type: ignore[assignment, method-assign]
     for owner in (platform.lake, platform.lake.catalog, platform.ledger):
         for name in STEPS:
             if hasattr(owner, name):

@@ -15,8 +15,9 @@ from dedup_platform import tables
 from dedup_platform.errors import ConflictError, IncompatibleChangeError
 from dedup_platform.lake.snapshots import bucket_count, head
 from dedup_platform.planning.cells import Cell
+from dedup_platform.planning.claims import TIME_TO_LIVE
 from dedup_platform.platform import Platform
-from dedup_platform.stream import Maintenance
+from dedup_platform.stream import Claims, Maintenance
 from dedup_platform.testing.clock import HeldClock
 from dedup_platform.testing.comparison import SessionIds, table_differences
 from dedup_platform.testing.platforms import light_platform, temporary_platform
@@ -58,7 +59,9 @@ class Life:
         self._spark = spark
         self.world = TopicWorld.reading(folder, random, brokers) if brokers else World.of(folder, random)
         self._folder = folder
-        stream = self.world.stream.model_copy(update={"maintenance": Maintenance(min_snapshots=1)})
+        claims = Claims(on_repeat="process" if seed % 2 else "drop")
+        update = {"maintenance": Maintenance(min_snapshots=1), "claims": claims}
+        stream = self.world.stream.model_copy(update=update)
         self.world.stream = with_sinks(stream, folder)
         self.clock = HeldClock(datetime.now(UTC) + timedelta(days=1))
         self.checks = Checks(self.world.timeouts)
@@ -108,6 +111,8 @@ class Life:
                 self.platform.points.make(self.name)
         if op.fate == "killed":
             self.platform = self.another()
+            # What it was at is over when it gave no sign of life for so long: its process lives on as another one.
+            self.clock.advance(TIME_TO_LIVE)
         self.check()
         self._check_followers()
 

@@ -12,7 +12,9 @@ import pytest
 
 from dedup_platform import tables
 from dedup_platform.orchestration import runs, sensors
+from dedup_platform.planning.claims import Partitions
 from dedup_platform.planning.planner import PlannedRun, TablePlan
+from dedup_platform.platform.claims import Turn
 from dedup_platform_tests.orchestration.conftest import Deployment, click, numbers
 
 REQUESTED = pytest.mark.parametrize("deploy", ["{settle: 60s, max_runs_per_tick: 2}"], indirect=True)
@@ -38,6 +40,25 @@ def test_new_input_says_what_it_leaves_alone(deploy: Deployment) -> None:
     assert not requests
     assert reason is not None
     assert reason.startswith("nothing new at the source")
+
+
+@pytest.mark.parametrize("deploy", ["{settle: 0s}"], indirect=True)
+def test_what_a_process_has_claimed_is_left_to_it(deploy: Deployment) -> None:
+    deploy.deliver("first.json", click("a", "2024-03-01T10:00"))
+    deploy.platform.ingest(deploy.stream.name)
+    day = Partitions(frozenset({deploy.stream.partitions.ordinal_of("2024-03-01")}))
+    told = []
+
+    def step(turn: Turn) -> None:
+        with turn.reading():
+            told.append(deploy.tick("late_partitions"))
+
+    deploy.platform.claims.work(deploy.stream, tables.DEDUPLICATED_EVENTS, day, step)
+    requests, reason = told[0]
+    assert not requests
+    assert reason is not None
+    assert reason.startswith(f"2024-03-01: process {os.getpid()} on ")
+    [_], _ = deploy.tick("late_partitions")
 
 
 def test_new_input_asks_once_and_tries_again_with_a_pause(deploy: Deployment) -> None:

@@ -1,5 +1,6 @@
 """Sinks in Dagster: each follows by its own job and sensor, and one that is down holds nothing back."""
 
+import os
 from pathlib import Path
 from unittest.mock import patch
 
@@ -8,6 +9,9 @@ import pytest
 
 from dedup_platform.errors import SinkError
 from dedup_platform.orchestration import runs
+from dedup_platform.planning.claims import ALL
+from dedup_platform.platform.claims import Turn
+from dedup_platform.tables import EVENT_CHANGES, SESSIONS
 from dedup_platform_tests.orchestration.conftest import Deployment, click
 from dedup_platform_tests.sinks.sqlite_table import SqliteTable, copies, open_table
 
@@ -64,6 +68,32 @@ def test_a_sink_follows_by_its_sensor(deploy: Deployment, files: dict[str, str])
     }
     assert len(copies(files["one"])) == 2
     [_], _ = deploy.tick("other_behind")
+
+
+@FOLLOWED
+def test_a_sink_or_a_feed_that_another_is_at_is_left_to_it(deploy: Deployment) -> None:
+    deploy.deliver("first.json", click("a", f"{DAY}T10:00"))
+    name, told = deploy.stream.name, list[str | None]()
+    deploy.platform.ingest(name)
+    deploy.platform.repair(name)
+    deploy.platform.publish_changes(name, [SESSIONS])
+
+    def step(turn: Turn) -> None:
+        with turn.reading():
+            if not told:
+                told.append(deploy.tick("one_behind")[1])
+                assert run(deploy, "one").success
+
+    deploy.platform.claims.work(deploy.stream, "one", ALL, step)
+    assert str(told[0]).startswith(f"version 1 waits; process {os.getpid()} on ")
+    [_], _ = deploy.tick("one_behind")
+
+    def follow(turn: Turn) -> None:
+        with turn.reading():
+            told.append(deploy.tick("unpublished_changes")[1])
+
+    deploy.platform.claims.work(deploy.stream, EVENT_CHANGES, ALL, follow)
+    assert str(told[1]).startswith(f"deduplicated_events wait; process {os.getpid()} on ")
 
 
 @FOLLOWED

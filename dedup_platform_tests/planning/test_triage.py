@@ -44,6 +44,13 @@ def test_partitions_that_a_run_works_on_wait_and_the_rest_goes_on() -> None:
     assert described([each for each in decisions if isinstance(each, Deferred)], str) == ["11: run 01234567 is at it"]
 
 
+def test_partitions_that_a_process_has_claimed_wait_and_the_rest_goes_on() -> None:
+    decisions = list(triage(PLANNED, RunHistory(claimed={12: "process 7 on worker"}), LAST_KNOWN, NOW))
+    assert asked(decisions) == [((10, 11), 0), ((13,), 0)]
+    deferred = [each for each in decisions if isinstance(each, Deferred)]
+    assert described(deferred, str) == ["12: process 7 on worker is at it"]
+
+
 def test_keys_that_dagster_does_not_know_yet_wait_and_are_shown() -> None:
     decisions = decide(last_known=11)
     assert asked(decisions) == [((10, 11), 0)]

@@ -1,0 +1,1 @@
+"""Processes that claim work: many at once, killed, or asleep while others take over."""
