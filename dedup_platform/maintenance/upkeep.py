@@ -17,7 +17,6 @@ from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.feeds import needed_by_feed, pass_rewrites
 from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.pins import unpin_dropped
-from dedup_platform.lake.publishing import STAGING
 from dedup_platform.lake.snapshots import (
     POSITIONS,
     ancestry,
@@ -28,6 +27,7 @@ from dedup_platform.lake.snapshots import (
     summary,
     total_files,
 )
+from dedup_platform.lake.staged import STAGING
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.maintenance import procedures
 from dedup_platform.maintenance.checkpoints import Checkpoints

@@ -35,7 +35,7 @@ def tell_steps(platform: Platform, hear: Hear) -> None:
     )
     _tell(lake, "_create_table", hear, after=lambda _, table, __: f"after creating {table}")
     _tell(platform.source._ingest._files, "_stage", hear, before=lambda stream, *_: watch(stream, RAW_EVENTS))
-    _tell(platform._recompute, "_old", hear, before=lambda build, _, *names: watch(build.stream, *names))
+    _tell(platform._rebuilding._recompute, "_old", hear, before=lambda build, _, *names: watch(build.stream, *names))
     _tell(lake.catalog, "write_receipt", hear, before=lambda *args: f"before the receipt of {_table_of(args[-1])}")
     _tell(lake, "publish", hear, before=lambda staged: f"before publishing {staged.table}", after=remember)
     _tell(platform._rebucketing, "_copies_of", hear, after=lambda _, layout, *__: f"after copying {layout.table}")

@@ -17,8 +17,8 @@ from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.layout import Layout
 from dedup_platform.lake.monotonic.rest import MonotonicRestCatalog
-from dedup_platform.lake.publishing import STAGING
 from dedup_platform.lake.snapshots import head
+from dedup_platform.lake.staged import STAGING
 from dedup_platform.settings import CATALOG, Settings
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS

@@ -14,8 +14,8 @@ from pyiceberg.types import StringType
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
-from dedup_platform.lake.publishing import STAGING
 from dedup_platform.lake.snapshots import head, live
+from dedup_platform.lake.staged import STAGING
 from dedup_platform.ledger import CellSize
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
