@@ -12,6 +12,7 @@ from dedup_platform.changes import Choice, Published, publisher
 from dedup_platform.changes.reading import FeedReader
 from dedup_platform.errors import SinkError, SinkTakenError
 from dedup_platform.lake.pins import pins
+from dedup_platform.planning.claims import TIME_TO_LIVE
 from dedup_platform.sinks import Batch, Position, Target
 from dedup_platform.sinks.kafka_log import Log
 from dedup_platform.sinks.messages import Json, messages
@@ -258,6 +259,7 @@ def test_a_publisher_that_slept_is_refused(published: Copied) -> None:
     write = SqliteTable.write
 
     def slept(sink: SqliteTable, batch: Batch) -> None:
+        published.clock.advance(TIME_TO_LIVE)
         with patch.object(SqliteTable, "write", write):
             published.copy()
         write(sink, batch)
