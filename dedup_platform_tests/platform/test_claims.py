@@ -16,7 +16,7 @@ from dedup_platform.lake.receipts import SummaryValues
 from dedup_platform.planning.claims import ALL, TIME_TO_LIVE, Partitions
 from dedup_platform.platform import Platform
 from dedup_platform.platform.claims import Turn
-from dedup_platform.stream import Claims
+from dedup_platform.stream import Claims, Stream
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, SESSION_CHANGES, SESSIONS
 from dedup_platform.testing import lay_out, write_batch
 from dedup_platform_tests.changes.test_feeds import EVENTS, TEN, Followed
@@ -187,6 +187,25 @@ def test_who_finds_its_token_outdated_goes_on_under_a_newer_one(followed: Follow
     assert tries[1] > tries[0] + 5
 
 
+def test_a_token_that_comes_before_anything_is_staged_is_seen_when_it_is_published(followed: Followed) -> None:
+    """What is to be written to is then a commit of the table, under a smaller token than both."""
+    followed.take_in(followed.event("a", 0))
+    take_in(followed, "b")
+    platform = followed.platform
+    replace_files, tries = platform.lake.replace_files, []
+
+    def late(stream: Stream, table: str, *files: Any) -> None:
+        if table == DEDUPLICATED_EVENTS:
+            tries.append(1)
+            if len(tries) == 1:
+                bar(platform.lake.catalog, EVENTS, table, platform.claims.in_work(EVENTS, table)[0].token + 5)
+        replace_files(stream, table, *files)
+
+    platform.lake.replace_files = late  # type: ignore[method-assign]
+    assert platform.recompute_stale(EVENTS, DEDUPLICATED_EVENTS).rows_written == 2
+    assert len(tries) == 2
+
+
 def test_a_token_bars_only_smaller_ones(followed: Followed) -> None:
     take_in(followed, "a")
     platform, catalog = followed.platform, followed.platform.lake.catalog
@@ -236,20 +255,21 @@ def test_who_was_taken_over_does_not_try_again(followed: Followed) -> None:
     assert tries == [1]
 
 
-def test_a_sink_that_another_is_at_is_left_to_it_but_its_feed_is_published(tmp_path: Path) -> None:
+def test_a_sink_that_another_is_at_is_left_to_it_with_its_feed(tmp_path: Path) -> None:
     with replaced(has_spark=False):
         copied = Copied(tmp_path)
         copied.take_in(copied.event("a", 0))
         told = list[Published]()
 
-        def step(turn: Turn) -> None:
+        def step(turn: Turn) -> bool:
             with turn.reading():
-                if not told:
+                if is_first := not told:
                     told.append(copied.copy())
+                return is_first
 
-        copied.platform.claims.work(copied.stream, "copy", ALL, step)
+        assert copied.platform.claims.work(copied.stream, "copy", ALL, step).done == [True, False]
         assert told[0].left.startswith("all left to process")
-        assert copied.platform.unpublished(EVENTS) == [DEDUPLICATED_EVENTS]
+        assert copied.platform.unpublished(EVENTS) == [DEDUPLICATED_EVENTS, SESSIONS]
         assert copied.copy().version == 1
         assert copied.is_equal()
 

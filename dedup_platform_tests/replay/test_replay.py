@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, ConservationError
-from dedup_platform.lake.publishing import STAGING
+from dedup_platform.lake.staged import STAGING
 from dedup_platform.planning.cells import Cell
 from dedup_platform.replay.rewrite import Choice, Rewritten, rewrite
 from dedup_platform.testing import Record, record, temporary_platform, utc
