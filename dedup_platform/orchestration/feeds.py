@@ -83,8 +83,9 @@ def unpublished_sensor(stream: Stream, settings: Settings) -> dg.SensorDefinitio
         if not behind:
             return dg.SkipReason("every commit is published")
         waits = f"{', '.join(behind)} wait"
-        if held := [claim for table in behind for claim in platform.claims.in_work(stream.name, tables.FEED_OF[table])]:
-            return dg.SkipReason(f"{waits}; {owner(held[0])} publishes what it finds")
+        held = [platform.claims.in_work(stream.name, tables.FOLLOWER_OF[table]) for table in behind]
+        if all(held):
+            return dg.SkipReason(f"{waits}; {owner(held[0][0])} publishes what it finds")
         return request(context.instance, stream, runs.publish_job_name(stream), waits, platform.clock())
 
     return unpublished_changes

@@ -25,8 +25,9 @@ def publish(context: Context, platform: Platform, stream: Stream, table: str) ->
             context.log.warning(f"{stream.name}.{follower} is behind and will be published later: {error}")
             return
         for each in done:
-            if each.first_version:
+            if each.first_version or each.left:
                 context.log.info(sentence(each))
+            if each.first_version:
                 context.log_event(dg.AssetMaterialization(asset_key(stream, each.feed), metadata=numbers(each)))
         table = follower
     if last == tables.derived(stream)[-1]:

@@ -1,7 +1,7 @@
 """`python -m dedup_platform_tests.claims.crowd HOME STREAM_FILE FOLDER PROCESSES REQUESTS SEED`: many ask for few.
 
 Processes ask for partitions and are killed at random, until there were so many requests. What a partition's work reads
-is how many requests there were for it. `FOLDER` tells afterwards what was asked, left to others, and done.
+is how many requests there were for it. `FOLDER` tells afterwards what was asked, left to others, begun, and done.
 """
 
 import fcntl
@@ -44,6 +44,8 @@ class Asker:
         with turn.reading():
             read = {partition: self._requests(partition) for partition in turn.partitions.listed}
             locks = [self._lock(partition) for partition in read]
+            for partition, number in read.items():
+                self._say("begun", partition, number)
             time.sleep(self._random.random() * LONGEST_WORK)
             for partition, number in read.items():
                 self._say("done", partition, number)

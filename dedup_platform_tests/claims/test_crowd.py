@@ -50,15 +50,19 @@ def test_one_owner_at_a_time_and_no_request_forgotten(
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > processes / 2
     seen, works, accepted = defaultdict[int, int](int), defaultdict[int, int](int), defaultdict[int, int](int)
+    begun = 0
     words = [line.split() for line in (folder / "log").read_text().splitlines()]
     for what, partition, number in ((what, int(partition), int(number)) for what, partition, number in words):
         assert what != "shared", f"two owners were at {partition}"
-        if what == "done":
+        if what == "begun":
+            begun += 1
+        elif what == "done":
             works[partition] += 1
             seen[partition] = max(seen[partition], number)
         else:
             accepted[partition] = max(accepted[partition], number)
     assert "left" in {what for what, _, _ in words}
+    assert not thorough or begun > sum(works.values()), "nobody was killed at work"
 
     platform = light_platform(home, stream, utc_now)
     found: list[Partitions] = []

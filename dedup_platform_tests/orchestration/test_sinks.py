@@ -11,7 +11,7 @@ from dedup_platform.errors import SinkError
 from dedup_platform.orchestration import runs
 from dedup_platform.planning.claims import ALL
 from dedup_platform.platform.claims import Turn
-from dedup_platform.tables import EVENT_CHANGES, SESSIONS
+from dedup_platform.tables import EVENT_CHANGES, SESSION_CHANGES, SESSIONS
 from dedup_platform_tests.orchestration.conftest import Deployment, click
 from dedup_platform_tests.sinks.sqlite_table import SqliteTable, copies, open_table
 
@@ -90,6 +90,9 @@ def test_a_sink_or_a_feed_that_another_is_at_is_left_to_it(deploy: Deployment) -
 
     def follow(turn: Turn) -> None:
         with turn.reading():
+            # Nobody is at the aliases.
+            [_], _ = deploy.tick("unpublished_changes")
+            deploy.platform.publish_changes(name, [SESSION_CHANGES])
             told.append(deploy.tick("unpublished_changes")[1])
 
     deploy.platform.claims.work(deploy.stream, EVENT_CHANGES, ALL, follow)
