@@ -11,6 +11,7 @@ from dedup_platform.changes import publisher
 from dedup_platform.errors import SinkError
 from dedup_platform.planning.circuit_breaker import NORMAL, sentence
 from dedup_platform.sinks import Batch
+from dedup_platform.stream import Claims
 from dedup_platform_tests.changes.test_feeds import EVENTS
 from dedup_platform_tests.changes.test_publisher import Copied
 from dedup_platform_tests.lives.replaced import replaced
@@ -83,6 +84,7 @@ def test_whatever_a_sink_of_ones_own_raises_is_counted(tried: Copied, error: Exc
 
 
 def test_one_that_another_process_took_over_is_not_at_fault(tried: Copied) -> None:
+    tried.stream = tried.stream.model_copy(update={"claims": Claims(on_repeat="process")})
     write = SqliteTable.write
 
     def slept(sink: SqliteTable, batch: Batch) -> None:

@@ -19,7 +19,7 @@ from dedup_platform.lake.feeds import FeedPosition, FeedTable, feed_position
 from dedup_platform.lake.snapshots import ancestry, head
 from dedup_platform.lake.whole_files import WholeFiles
 from dedup_platform.platform import Platform
-from dedup_platform.stream import Maintenance, Stream
+from dedup_platform.stream import Claims, Maintenance, Stream
 from dedup_platform.tables import EVENT_CHANGES, FEED_OF, FOLLOWED, SESSION_CHANGES, SESSIONS
 from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc, write_batch
 from dedup_platform_tests.lives.aliases import wrong_aliases
@@ -194,6 +194,7 @@ def test_a_session_that_falls_apart_is_merged_into_the_half_that_holds_its_first
 
 
 def test_two_publishers_at_once_publish_each_version_once(followed: Followed) -> None:
+    followed.stream = followed.stream.model_copy(update={"claims": Claims(on_repeat="process")})
     followed.take_in(followed.event("a", 0))
     other, append = followed.platform, FeedTable.append
     came_between = list[str]()
