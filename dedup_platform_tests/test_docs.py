@@ -148,6 +148,7 @@ def test_rejection_reasons_are_all_told() -> None:
 def test_errors_are_drawn_as_they_are() -> None:
     from dedup_platform import errors
 
-    drawn = re.findall(r"[├└]── (\w+) ", errors.__doc__ or "")
+    drawn, inner = (re.findall(f"^{lead}[├└]── (\\w+) ", errors.__doc__ or "", re.MULTILINE) for lead in ("", "│   "))
+    assert set(inner) <= {kind.__name__ for kind in errors.ConflictError.__subclasses__()}
     assert sorted(drawn) == sorted(kind.__name__ for kind in DedupPlatformError.__subclasses__())
     assert sorted([*drawn, "DedupPlatformError"]) == sorted(errors.__all__)
