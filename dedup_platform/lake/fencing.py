@@ -14,7 +14,7 @@ from tenacity import retry_if_exception_type
 
 from dedup_platform.errors import OutdatedTokenError
 from dedup_platform.lake.catalog import Catalog
-from dedup_platform.lake.snapshots import SUMMARY, summary
+from dedup_platform.lake.snapshots import SUMMARY, ancestry, summary
 from dedup_platform.lake.staged import STAGING, Staged
 from dedup_platform.retries import retry_commits
 
@@ -59,8 +59,11 @@ def _drop_staged(catalog: Catalog, stream: str, name: str, token: int) -> None:
 
 
 def _staged_below(table: Table, token: int) -> Iterator[str]:
+    # A branch that nothing was written to yet is a commit of main's: whoever writes to it will find the token.
+    published = {snapshot.snapshot_id for snapshot in ancestry(table)}
     for branch, ref in table.refs().items():
-        snapshot = table.snapshot_by_id(ref.snapshot_id) if branch.startswith(STAGING) else None
+        is_staged = branch.startswith(STAGING) and ref.snapshot_id not in published
+        snapshot = table.snapshot_by_id(ref.snapshot_id) if is_staged else None
         if snapshot and int(summary(snapshot, "token") or token) < token:
             yield branch
 
