@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from unittest.mock import patch
 
 from dedup_platform.errors import DedupPlatformError
+from dedup_platform.ledger import Boards
 from dedup_platform.planning.moments import utc_now
 from dedup_platform.stream import load_stream
 from dedup_platform.testing import light_platform
@@ -35,9 +37,17 @@ STEPS = {
 
 @contextmanager
 def asleep(step: str) -> Iterator[None]:
-    """Fall asleep once at this step."""
+    """Fall asleep once at this step, but not while the control database is locked: others would wait for that."""
     target, calls, is_behind = STEPS[step]
-    left = [calls]
+    left, awake, change = [calls], Lock(), Boards.change
+
+    def change_awake(*args: Any) -> Any:
+        with awake:
+            return change(*args)
+
+    def sleep() -> None:
+        with awake:
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     def sleepy(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -45,17 +55,17 @@ def asleep(step: str) -> Iterator[None]:
             left[0] -= 1
             is_time = left[0] == -1
             if is_time and not is_behind:
-                os.kill(os.getpid(), signal.SIGSTOP)
+                sleep()
             result = function(*args, **kwargs)
             if is_time and is_behind:
-                os.kill(os.getpid(), signal.SIGSTOP)
+                sleep()
             return result
 
         return called
 
     module, _, name = target.rpartition(".")
     owner = _found(module)
-    with patch.object(owner, name, sleepy(getattr(owner, name))):
+    with patch.object(Boards, "change", change_awake), patch.object(owner, name, sleepy(getattr(owner, name))):
         yield
 
 

@@ -259,14 +259,15 @@ def test_who_changes_the_buckets_while_somebody_else_does_changes_nothing_twice(
     found = Tables(tmp_path, buckets=0)
     found.deliver(*(record(entity, "x", day(1, 12)) for entity in "abc"))
     found.is_judged = False  # while the tables have different numbers nobody may write, or plan
-    repair = found.platform._repair
+    rebuilding = found.platform._rebuilding
+    repair = rebuilding.all_beside
 
     def slow(stream: Stream) -> Any:
         done = repair(stream)
         assert found.opened().change_buckets(EVENTS, 2)
         return done
 
-    with patch.object(found.platform, "_repair", slow):
+    with patch.object(rebuilding, "all_beside", slow):
         assert not found.platform.change_buckets(EVENTS, 2)
     found.check()
     assert len(found.spans()) == 3
