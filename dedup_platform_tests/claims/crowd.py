@@ -21,8 +21,7 @@ from dedup_platform.tables import SESSIONS
 from dedup_platform.testing import light_platform
 
 PARTITIONS = 10
-LONGEST_WORK = 0.01
-BETWEEN_KILLS = 0.15
+LONGEST_WORK, LONGEST_PAUSE, BETWEEN_KILLS = 0.05, 0.2, 0.15
 """Seconds, at most."""
 
 
@@ -92,6 +91,7 @@ def main(home: str, file: str, place: str, processes: str, wanted: str, seed: st
         asker = Asker(light_platform(Path(home), stream, utc_now), stream, folder, own)
         while not (folder / "over").exists():
             asker.ask(*own.sample(range(PARTITIONS), own.choice((1, 1, 2))))
+            time.sleep(own.random() * LONGEST_PAUSE)
         os._exit(0)
 
     def end(process: int) -> None:
