@@ -20,7 +20,13 @@ from dedup_platform import schemas, tables
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.conditions import within
 from dedup_platform.lake.publishing import Publisher, no_rows, retry_commit
-from dedup_platform.lake.schema import check_buckets, check_numbering, check_partitioning, missing_columns
+from dedup_platform.lake.schema import (
+    check_buckets,
+    check_numbering,
+    check_partitioning,
+    check_told,
+    missing_columns,
+)
 from dedup_platform.lake.snapshots import (
     ancestry,
     bucket_count,
@@ -61,6 +67,7 @@ class Lakehouse(Publisher):
 
     def add_columns(self, stream: Stream) -> None:
         """The same whatever number of buckets the tables have, or are being given."""
+        self._check_feeds(stream)
         self._add_columns_to(stream, self._loaded(stream))
 
     def _add_columns_to(self, stream: Stream, tables_found: Mapping[str, Table]) -> None:
@@ -80,7 +87,15 @@ class Lakehouse(Publisher):
         for name, table in found.items():
             check_partitioning(stream, table)
             missing_columns(stream, name, table)
+        self._check_feeds(stream)
         return found
+
+    def _check_feeds(self, stream: Stream) -> None:
+        for feed in tables.feeds_of(stream).values():
+            # Of most streams no column has a name that a feed wants, and none is loaded.
+            is_any_taken = any(name != ours for name, ours in tables.told_names(stream, feed).items())
+            if is_any_taken and (table := self.catalog.load(stream.name, feed)):
+                check_told(stream, feed, table)
 
     def _loaded(self, stream: Stream) -> dict[str, Table]:
         return {name: table for name in tables.all_of(stream) if (table := self.catalog.load(stream.name, name))}

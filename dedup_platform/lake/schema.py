@@ -49,6 +49,20 @@ def _type_of(field: NestedField) -> object:
     return (ListType, kind.element_type) if isinstance(kind, ListType) else kind
 
 
+def check_told(stream: Stream, feed: str, table: Table) -> None:
+    """Raise IncompatibleChangeError if a column of the stream has the name of one that its feed has had for itself.
+
+    What the feed said in it of earlier changes would be taken for the column's values.
+    """
+    there = {field.name for field in table.schema().fields}
+    taken = (name for name, ours in tables.told_names(stream, feed).items() if ours not in there and name in there)
+    if name := next(taken, None):
+        raise IncompatibleChangeError(
+            f"{stream.origin}: {stream.name}.{feed} has told of changes in a column {name!r} since it began, so no "
+            "attribute or aggregate that is new can have this name: choose another one."
+        )
+
+
 def field_numbers(table: Table | None) -> dict[str, int] | None:
     """Column -> the id of its field, which it keeps for ever; None of a table that is not there."""
     return {field.name: field.field_id for field in table.schema().fields} if table else None

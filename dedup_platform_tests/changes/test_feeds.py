@@ -12,14 +12,14 @@ from pyiceberg.table import Table
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from dedup_platform.changes import FeedCommit, difference as differences, feeds
-from dedup_platform.errors import ConflictError
+from dedup_platform.errors import ConflictError, IncompatibleChangeError
 from dedup_platform.lake import feeds as lake_feeds
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.feeds import FeedPosition, FeedTable, feed_position
 from dedup_platform.lake.snapshots import ancestry, head
 from dedup_platform.lake.whole_files import WholeFiles
 from dedup_platform.platform import Platform
-from dedup_platform.stream import Claims, Maintenance, Stream
+from dedup_platform.stream import Attribute, Claims, Maintenance, Stream
 from dedup_platform.tables import EVENT_CHANGES, FEED_OF, FOLLOWED, SESSION_CHANGES, SESSIONS
 from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc, write_batch
 from dedup_platform_tests.lives.aliases import wrong_aliases
@@ -104,6 +104,27 @@ class Followed:
 def followed(tmp_path: Path) -> Iterator[Followed]:
     with replaced(has_spark=False):
         yield Followed(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["string", "long"])
+@pytest.mark.parametrize("name", ["reason", "is_downstream"])
+def test_a_column_that_a_feed_has_for_itself_cannot_become_an_attributes(
+    name: str, kind: str, followed: Followed
+) -> None:
+    followed.take_in(followed.event("a", 0))
+    followed.publish()
+    before, fields = followed.stream, followed.stream.fields
+    attributes = {**fields.attributes, name: Attribute(field="page", type=kind)}
+    followed.stream = before.model_copy(update={"fields": fields.model_copy(update={"attributes": attributes})})
+    refused = rf"events\.event_changes has told of changes in a column '{name}' since it began, .*: choose another one"
+    for act in (followed.platform.repair, followed.platform.publish_changes, followed.platform.ingest):
+        with pytest.raises(IncompatibleChangeError, match=refused):
+            act(EVENTS)
+    with pytest.raises(IncompatibleChangeError, match=refused):
+        followed.platform.change_buckets(EVENTS, 4)
+    followed.stream = before
+    followed.take_in(followed.event("b", 60))
+    followed.publish()
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 4])
