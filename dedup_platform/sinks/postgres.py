@@ -45,8 +45,12 @@ class PostgresTable:
 
     def open(self) -> SinkState:
         with self._transaction() as cursor:
-            schema.prepare(cursor, self.names, self._target)
-            return SinkState(self._take_over(cursor), self._refused(cursor))
+            is_lost = schema.prepare(cursor, self.names, self._target)
+            position = self._take_over(cursor)
+            if is_lost:
+                cursor.execute(schema.FORGET.format(positions=self.names.positions), (self.names.table,))
+                position = None
+            return SinkState(position, self._refused(cursor))
 
     def write(self, batch: Batch) -> None:
         with self._transaction() as cursor:
@@ -67,7 +71,7 @@ class PostgresTable:
 
     def look(self) -> SinkState:
         with self._transaction() as cursor:
-            if not schema.is_there(cursor, self.names.positions):
+            if not schema.are_there(cursor, self.names.needed):
                 return SinkState()
             place = (self.names.table, self._target.stream, self._target.table)
             cursor.execute(schema.LOOK.format(positions=self.names.positions), place)

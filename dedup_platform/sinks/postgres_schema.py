@@ -64,6 +64,9 @@ LOOK = sql.SQL("""
     SELECT feed, version, ordinal, snapshot_id, moved_at, sent, suppressed, known, forced FROM {positions}
     WHERE target = %s AND stream = %s AND follows = %s
 """)
+FORGET = sql.SQL(
+    "UPDATE {positions} SET feed = NULL, version = NULL, ordinal = NULL, snapshot_id = NULL WHERE target = %s"
+)
 REFUSED = sql.SQL("SELECT key, version, ordinal, reason FROM {refused} WHERE target = %s")
 REFUSE = sql.SQL("""
     INSERT INTO {refused} (target, key, version, ordinal, reason) VALUES (%s, %s, %s, %s, %s)
@@ -120,23 +123,30 @@ class Names:
             sql.Identifier(schema, "dedup_platform_refused"),
         )
 
+    @property
+    def needed(self) -> tuple[sql.Identifier, ...]:
+        """The tables without any of which nobody knows what the sink has got."""
+        return self.rows, self.retired, self.positions, self.refused
+
     @staticmethod
     def said(name: sql.Identifier) -> str:
         """A name for people."""
         return ".".join(name.strings)
 
 
-def prepare(cursor: Cursor, names: Names, target: Target) -> None:
+def prepare(cursor: Cursor, names: Names, target: Target) -> bool:
     """Create what is missing, and add the columns that a table lacks; those of others are left alone.
 
-    Where nothing is missing nothing is locked, and no right to change tables is needed.
+    Where nothing is missing nothing is locked, and no right to change tables is needed. Returns whether a whole table
+    was missing: then the sink has lost what it had got.
     """
     wanted = _definitions(names, target)
     if _has_aliases(cursor, names, target) and all(set(parts) <= _columns(cursor, table) for table, parts, _ in wanted):
-        return
+        return False
     # Two that create the same at once disturb each other, `IF NOT EXISTS` or not.
     cursor.execute("SELECT pg_advisory_xact_lock(hashtext('dedup_platform'))")
     _create_schema(cursor, names.table.partition(".")[0])
+    is_lost = not are_there(cursor, names.needed)
     for table, parts, key in wanted:
         primary = sql.SQL("PRIMARY KEY ({})").format(listed(key))
         columns = [_defined(name, type_) for name, type_ in parts.items()]
@@ -148,6 +158,7 @@ def prepare(cursor: Cursor, names: Names, target: Target) -> None:
                 cursor.execute(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(table, column))
     if not _has_aliases(cursor, names, target):
         cursor.execute(ALIASES.format(aliases=names.aliases, retired=names.retired))
+    return is_lost
 
 
 def _definitions(names: Names, target: Target) -> list[tuple[sql.Identifier, dict[str, str], Sequence[str]]]:
@@ -170,10 +181,11 @@ def _columns(cursor: Cursor, table: sql.Identifier) -> set[str]:
     return {name for (name,) in cursor.fetchall()}
 
 
-def is_there(cursor: Cursor, table: sql.Identifier) -> bool:
-    """Whether there is a table, or a view, of this name."""
-    cursor.execute("SELECT to_regclass(%s)", (table.as_string(cursor),))
-    return bool(cursor.fetchone() != (None,))
+def are_there(cursor: Cursor, tables: Sequence[sql.Identifier]) -> bool:
+    """Whether there is a table, or a view, of each of these names."""
+    texts = [table.as_string(cursor) for table in tables]
+    cursor.execute("SELECT bool_and(to_regclass(name) IS NOT NULL) FROM unnest(%s) AS names (name)", (texts,))
+    return bool(cursor.fetchone() == (True,))
 
 
 def _has_aliases(cursor: Cursor, names: Names, target: Target) -> bool:

@@ -278,6 +278,20 @@ def test_a_table_that_is_another_streams_copy_is_refused(store: Store) -> None:
         store.sink().open()
 
 
+@pytest.mark.parametrize("table", ["copies", "copies_retired", "dedup_platform_refused"])
+def test_a_sink_that_lost_a_table_is_at_no_position(store: Store, table: str) -> None:
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, Position("feed", 1), some_changes(("insert", 1, 0, "a", 1))))
+    store.ask(f"DROP TABLE {table} CASCADE")
+    assert store.sink().look().position is None
+    assert store.sink().open().position is None
+    assert sink.open().position is None, "also once the table is there again"
+    sink.write(Batch(None, Position("feed", 2), some_changes(("insert", 2, 0, "b", 1)), begins=True, completes=True))
+    assert store.counts() == {"b": 1}
+    assert sink.open().position == store.sink().look().position == Position("feed", 2)
+
+
 def test_a_connection_that_the_server_ends_is_made_anew(store: Store) -> None:
     sink = store.sink()
     sink.open()
