@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +13,7 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]  # passed on
@@ -44,12 +46,15 @@ class LogState:
     moved_at: datetime | None = None
     schemas: Schemas = field(default_factory=dict)
     """Those of messages that bear no id of a registry, and name one of these."""
+    topic_id: str = ""
+    """Which topic of this name it is about: one that was deleted and created again has another id."""
 
     def after(self, batch: Batch, began: Places, schemas: Schemas) -> "LogState":
         """What it tells after a batch, whose messages have one of these schemas."""
         began = {} if batch.completes else began
         refused, totals = batch.still_refused(self.refused), self.totals.after(batch)
-        return LogState(batch.after, began, refused, self.of, totals, schemas={**self.schemas, **schemas})
+        schemas = {**self.schemas, **schemas}
+        return LogState(batch.after, began, refused, self.of, totals, schemas=schemas, topic_id=self.topic_id)
 
     def told(self) -> SinkState:
         """What the sink knows of itself by it."""
@@ -58,8 +63,8 @@ class LogState:
     def records(self, after: "LogState") -> Iterator[tuple[str, str | None]]:
         """Keys and values that lead from this to another one."""
         position = astuple(after.position) if after.position else None
-        told = {"of": after.of, "position": position, "began": after.began, "totals": asdict(after.totals)}
-        yield _POSITION, json.dumps(told)
+        told = {"of": after.of, "position": position, "began": after.began, "topic": after.topic_id}
+        yield _POSITION, json.dumps(told | {"totals": asdict(after.totals)})
         for name in after.schemas.keys() - self.schemas.keys():
             yield _SCHEMA + name, json.dumps(after.schemas[name])
         for key in self.refused.keys() - after.refused.keys():
@@ -90,27 +95,23 @@ class Log:
             self._check_compacted(admin)
         if not wanted:
             return
-        for answer in admin.create_topics(wanted, request_timeout=_SECONDS).values():
+        for created in admin.create_topics(wanted, request_timeout=_SECONDS).values():
             try:
-                answer.result(_SECONDS)
+                _answer(created)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
-            except TimeoutError:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
     def _check_compacted(self, admin: AdminClient) -> None:
         """Raises ValueError if the positions would be deleted some day. Who may not see how topics are set up is
         trusted."""
         asked = ConfigResource(ConfigResource.Type.TOPIC, self.positions)
         try:
-            found = admin.describe_configs([asked], request_timeout=_SECONDS)[asked].result(_SECONDS)
+            found = _answer(admin.describe_configs([asked], request_timeout=_SECONDS)[asked])
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise
             return
-        except TimeoutError:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
         policy = found["cleanup.policy"].value
         if policy != "compact":
             raise ValueError(
@@ -119,7 +120,7 @@ class Log:
             )
 
     def read(self) -> LogState:
-        """What the newest records of the positions' topic say."""
+        """What the newest records of the positions' topic say; no position in a topic that is there no more."""
         newest: dict[str, bytes | None] = {}
         moved_at = None
         for message in self._committed(self.positions):
@@ -128,15 +129,23 @@ class Log:
         found = {key: json.loads(value) for key, value in newest.items() if value is not None}
         told = found.pop(_POSITION, None)
         refused = (Refusal(**each) for key, each in found.items() if key.startswith(_REFUSED))
+        topic_id = self._topic_id()
+        is_there = told is not None and told.get("topic", topic_id) == topic_id
         return LogState(
-            Position(*told["position"]) if told else None,
-            {int(partition): offset for partition, offset in told["began"].items()} if told else {},
+            Position(*told["position"]) if is_there else None,
+            {int(partition): offset for partition, offset in told["began"].items()} if is_there else {},
             {each.key: each for each in refused},
             told["of"] if told else "",
             Totals(**told.get("totals", {})) if told else Totals(),
             moved_at,
             {key.removeprefix(_SCHEMA): each for key, each in found.items() if key.startswith(_SCHEMA)},
+            topic_id,
         )
+
+    def _topic_id(self) -> str:
+        admin = AdminClient(self._options)  # whose end would end its requests
+        asked = admin.describe_topics(TopicCollection([self.topic]), request_timeout=_SECONDS)
+        return str(_answer(asked[self.topic]).topic_id)
 
     def ends(self) -> dict[int, int]:
         """Where each partition of the rows' topic ends; 0 where it holds nothing."""
@@ -202,6 +211,13 @@ class Log:
         if found.error is not None:
             raise KafkaException(found.error)
         return [TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(found.partitions)]
+
+
+def _answer(asked: Future[Any]) -> Any:
+    try:
+        return asked.result(_SECONDS)
+    except TimeoutError:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
 
 def _text(key: bytes | str | None) -> str:

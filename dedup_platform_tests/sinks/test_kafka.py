@@ -12,6 +12,7 @@ from unittest.mock import patch
 import polars as pl
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
 
 from dedup_platform.errors import RefusedRowsError, SinkError, SinkTakenError
 from dedup_platform.sinks import Batch, Position
@@ -331,6 +332,21 @@ def test_messages_that_are_forced_say_so(store: Store) -> None:
         [(b"a", None), (b"b", None), (b"a", forced), (b"b", forced), (b"b", forced)], key=repr
     )
     assert [value["op"] for key, value in store.messages() if key == "a"] == ["c", "r"]
+
+
+def test_a_topic_that_was_deleted_is_begun_anew(store: Store, kafka_server: KafkaServer) -> None:
+    sink = store.sink()
+    sink.open()
+    sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1))))
+    admin = AdminClient({"bootstrap.servers": store.brokers})
+    admin.delete_topics([store.topic], operation_timeout=30)[store.topic].result()
+    assert store.sink().look().position is None
+    assert sink.open().position is None
+    assert store.sink().look().position is None, "also once the topic is there again"
+    assert sink.open().position is None
+    sink.write(Batch(None, SECOND, some_changes(("insert", 2, 0, "b", 1)), begins=True, completes=True))
+    assert store.counts() == {"b": 1}
+    assert store.sink().look().position == sink.open().position == SECOND
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
