@@ -153,11 +153,16 @@ class Stream(Part):
                 allowed = ", ".join(sorted(known))
                 yield ("publish", "downstream", i), f"{column!r} is no column of sessions or events; allowed: {allowed}"
         yield from self._problems_of_columns_in_postgres()
-        targets: dict[object, str] = {}
+        yield from self._problems_of_places()
+
+    def _problems_of_places(self) -> Iterator[Problem]:
+        taken: dict[object, str] = {}
+        read = (self.source.brokers, self.source.topic) if isinstance(self.source, KafkaSource) else None
         for name, sink in self.publish.sinks.items():
-            first = targets.setdefault(sink.place, name)
-            if first != name:
-                yield ("publish", "sinks", name), f"writes to the same place as {first}; each needs one of its own"
+            if read in sink.places:
+                yield ("publish", "sinks", name), "writes to the topic that the stream reads; name another one"
+            if firsts := {taken.setdefault(place, name) for place in sink.places} - {name}:
+                yield ("publish", "sinks", name), f"writes to the same place as {min(firsts)}; each needs one of its own"
 
     def _problems_without_sessions(self) -> Iterator[Problem]:
         for name, sink in self.publish.sinks.items():

@@ -1,6 +1,7 @@
 """Who is told what changes in a stream's tables, and which changes matter to them."""
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -28,6 +29,7 @@ _TAKEN = (
     "audit",
     "rejected_events",
 )
+_OWN_TABLES = ("dedup_platform_sinks", "dedup_platform_refused")
 IN_EVERY_TABLE = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 """Columns that Postgres gives every table itself."""
 LONGEST_NAME = 63
@@ -55,6 +57,8 @@ def _qualified(value: str) -> str:
     # Postgres cuts longer names without a word; ours have up to ten letters more.
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,49}\.[a-z_][a-z0-9_]{0,49}", value):
         raise ValueError("is no table; write schema.table in lower-case letters, digits and _, 50 of each at most")
+    if value.partition(".")[2] in _OWN_TABLES:
+        raise ValueError(f"is a table of the platform's own; choose a name other than {', '.join(_OWN_TABLES)}")
     return value
 
 
@@ -109,9 +113,9 @@ class PostgresSink(_Copy):
     table: Annotated[Text, AfterValidator(_qualified)]
 
     @property
-    def place(self) -> object:
+    def places(self) -> Collection[object]:
         """What no other sink may write to."""
-        return self.uri, self.table
+        return [(self.uri, f"{self.table}{ending}") for ending in ("", "_retired", "_aliases")]
 
 
 class KafkaSink(_Copy):
@@ -135,9 +139,9 @@ class KafkaSink(_Copy):
         return self
 
     @property
-    def place(self) -> object:
-        """What no other sink may write to."""
-        return self.brokers, self.topic
+    def places(self) -> Collection[object]:
+        """What no other sink may write to, nor the stream read."""
+        return [(self.brokers, self.topic), (self.brokers, f"{self.topic}.positions")]
 
 
 class FilesSink(_Copy):
@@ -168,9 +172,9 @@ class FilesSink(_Copy):
         return self._origin / self.path
 
     @property
-    def place(self) -> object:
+    def places(self) -> Collection[object]:
         """What no other sink may write to."""
-        return self.s3 or self.folder
+        return [self.s3 or self.folder]
 
 
 class CustomSink(_Copy):
@@ -184,9 +188,9 @@ class CustomSink(_Copy):
     options: dict[Text, Text] = Field(default_factory=dict)
 
     @property
-    def place(self) -> object:
+    def places(self) -> Collection[object]:
         """What no other sink may write to."""
-        return self.factory, *sorted(self.options.items())
+        return [(self.factory, *sorted(self.options.items()))]
 
 
 def _tag(value: Any) -> str:

@@ -9,6 +9,7 @@ import pytest
 from dedup_platform.errors import StreamFileError
 from dedup_platform.stream import CustomSink, KafkaSink, Points, PostgresSink, Stream, load_stream
 from dedup_platform.testing import make_stream
+from dedup_platform_tests.servers import new_name
 
 URI = "postgresql://loader@127.0.0.1:5432/marts"
 KAFKA = '{kind: kafka, follows: sessions, brokers: "127.0.0.1:9092", topic: copies}'
@@ -51,6 +52,7 @@ def test_sinks_are_read(tmp_path: Path) -> None:
         ("marts:", "session_aliases:", "publish.sinks.session_aliases: is a table of every stream; choose a name"),
         ("marts:", "Marts:", "publish.sinks.Marts: is no name; write at most 50 lower-case letters"),
         ("public.sessions", "sessions", "publish.sinks.marts.table: is no table; write schema.table"),
+        ("public.sessions", "a.dedup_platform_sinks", "publish.sinks.marts.table: is a table of the platform's own; ch"),
         ("public.sessions", "a.b.c", "publish.sinks.marts.table: is no table; write schema.table"),
         ("public.sessions", f"a.{'b' * 51}", "publish.sinks.marts.table: is no table; write schema.table"),
         (URI, "mysql://host/db", "publish.sinks.marts.uri: is no address; write one like postgresql://user@host:5432/"),
@@ -101,6 +103,32 @@ def test_a_password_is_refused_and_not_repeated(tmp_path: Path, password: str) -
 def test_two_sinks_to_one_place_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StreamFileError, match=r"publish\.sinks\.b: writes to the same place as a; each needs one"):
         load(tmp_path, f"sinks: {{a: {POSTGRES}, b: {POSTGRES}}}")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (POSTGRES, POSTGRES.replace("public.sessions", "public.sessions_retired")),
+        (POSTGRES, POSTGRES.replace("public.sessions", "public.sessions_aliases")),
+        (KAFKA, KAFKA.replace("copies", "copies.positions")),
+    ],
+)
+def test_what_a_sink_keeps_beside_its_copy_is_no_place_for_another(tmp_path: Path, one: str, other: str) -> None:
+    for first, second in ((one, other), (other, one)):
+        with pytest.raises(StreamFileError, match=r"publish\.sinks\.b: writes to the same place as a; each needs one"):
+            load(tmp_path / new_name(), f"sinks: {{a: {first}, b: {second}}}")
+
+
+@pytest.mark.parametrize("topic", ["copies", "copies.positions"])
+def test_a_sink_cannot_write_what_the_stream_reads(tmp_path: Path, topic: str) -> None:
+    path = make_stream(tmp_path).origin
+    source = f'source: {{kind: kafka, brokers: "127.0.0.1:9092", topic: {topic}, format: json}}\nfields:'
+    text = re.sub(r"source:.*?\nfields:", source, path.read_text(), flags=re.DOTALL)
+    path.write_text(f"{text}publish: {{sinks: {{a: {KAFKA}}}}}\n")
+    with pytest.raises(StreamFileError, match=r"publish\.sinks\.a: writes to the topic that the stream reads; name an"):
+        load_stream(path)
+    path.write_text(path.read_text().replace(f"topic: {topic}, format", "topic: other, format"))
+    assert load_stream(path).publish.sinks.keys() == {"a"}
 
 
 def test_columns_that_matter_must_be_there(tmp_path: Path) -> None:
