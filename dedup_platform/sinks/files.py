@@ -102,23 +102,18 @@ class FilesOfChanges:
         content = self._storage.get(f"{MANIFESTS}/{names[-1]}") if names[-1] else None
         if content is None:
             return -1, SinkState()
-        found = json.loads(content)
-        self._check_owner(found)
-        position = Position(*found["position"]) if found["position"] else None
-        refused = (Refusal(**each) for each in found["refused"])
-        moved_at = datetime.fromisoformat(found["moved_at"]) if found.get("moved_at") else None
-        totals = Totals(**found.get("totals", {}))
-        state = SinkState(position, {each.key: each for each in refused}, totals, moved_at)
+        try:
+            found = json.loads(content)
+            of, state = f"{found['stream']}.{found['table']}", _state(found)
+        except (ValueError, LookupError, TypeError):
+            raise self._of_others(f"{MANIFESTS}/{names[-1]} is no manifest of ours; take it away") from None
+        if of != f"{self._target.stream}.{self._target.table}":
+            raise self._of_others(f"it has changes of {of}; empty it")
         return int(names[-1].partition(".")[0]), state
 
-    def _check_owner(self, manifest: Mapping[str, Any]) -> None:
-        if (manifest["stream"], manifest["table"]) != (self._target.stream, self._target.table):
-            raise SinkError(
-                self._target.stream,
-                self._target.sink,
-                f"{self._said.path} has changes of {manifest['stream']}.{manifest['table']}; name another path",
-                lasting=True,
-            )
+    def _of_others(self, what: str) -> SinkError:
+        reason = f"{self._said.path} is taken: {what}, or name another path"
+        return SinkError(self._target.stream, self._target.sink, reason, lasting=True)
 
     @contextmanager
     def _failures_named(self) -> Iterator[None]:
@@ -127,6 +122,13 @@ class FilesOfChanges:
         except (OSError, ClientError, BotoCoreError) as error:
             self.close()
             raise SinkError(self._target.stream, self._target.sink, str(error)) from error
+
+
+def _state(manifest: Mapping[str, Any]) -> SinkState:
+    position = Position(*manifest["position"]) if manifest["position"] else None
+    refused = (Refusal(**each) for each in manifest["refused"])
+    moved_at = datetime.fromisoformat(manifest["moved_at"]) if manifest.get("moved_at") else None
+    return SinkState(position, {each.key: each for each in refused}, Totals(**manifest.get("totals", {})), moved_at)
 
 
 def _is_manifest(name: str) -> bool:

@@ -127,8 +127,18 @@ def test_a_place_of_another_table_is_refused(store: Store) -> None:
     [name] = store.storage.names(MANIFESTS, "")
     content = (store.storage.get(f"{MANIFESTS}/{name}") or b"").replace(b"conformance", b"other")
     store.storage.put(f"{MANIFESTS}/{name}", content)
-    with pytest.raises(SinkError, match=r"has changes of other\.sessions; name another path"):
+    with pytest.raises(SinkError, match=r"has changes of other\.sessions; .* name another path"):
         store.sink().open()
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"7", b'{"stream": "conformance", "table": "sessions"}', b"\xff"])
+def test_a_file_of_others_where_manifests_are_is_named(store: Store, content: bytes) -> None:
+    store.sink().open()
+    store.storage.put(f"{MANIFESTS}/000000000007.json", content)
+    for ask in (store.sink().open, store.sink().look):
+        with pytest.raises(SinkError, match=r"manifests/000000000007\.json is no manifest of ours; take it") as raised:
+            ask()
+        assert raised.value.lasting
 
 
 def test_a_bucket_that_is_not_there_is_said(s3_server: S3Server) -> None:
