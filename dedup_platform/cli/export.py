@@ -57,8 +57,8 @@ def _scan(platform: Platform, stream: str, table: str) -> DataScan:
     name = tables.RAW_EVENTS if table == REJECTED_EVENTS else table
     loaded = platform.lake.catalog.load(stream, name)
     if loaded is None:
-        is_missing = name in tables.all_of(definition)
-        why = "nothing was taken in yet" if is_missing else "the stream file has no sessions"
+        of_stream = (*tables.all_of(definition), *tables.followers_of(definition).values(), tables.AUDIT)
+        why = "nothing was taken in yet" if name in of_stream else "the stream file has no sessions"
         raise DedupPlatformError(f"{stream}.{table} does not exist: {why}")
     scan = loaded.scan(snapshot_id=platform.lake.current(definition, name))
     return scan.filter("event_time is null").select(*COLUMNS) if table == REJECTED_EVENTS else scan

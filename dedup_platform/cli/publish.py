@@ -33,8 +33,10 @@ def publish(
     platform = deployment.platform()
     chosen = deployment.chosen(stream)
     again = _choice(deployment, (stream, sink), force, (entity or [], partition or [], session or []))
-    if sink and not any(sink in each.publish.sinks for each in chosen):
-        raise typer.BadParameter(f"no stream that was chosen has a sink named {sink}", param_hint="--sink")
+    known = sorted({name for each in chosen for name in each.publish.sinks})
+    if sink and sink not in known:
+        reason = f"no stream that was chosen has a sink named {sink}; sinks: {', '.join(known) or 'none'}"
+        raise typer.BadParameter(reason, param_hint="--sink")
     feeds = for_each(chosen, lambda each: platform.publish_changes(each.name))
     written: dict[str, list[Published]] = {}
     failures = [*feeds.failures]

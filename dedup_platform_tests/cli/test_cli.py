@@ -250,6 +250,8 @@ def test_a_number_of_buckets_must_be_possible_and_that_of_the_stream_file(line: 
 def test_an_export_before_the_first_run_fails_and_leaves_no_file(line: Line, stream: Stream, tmp_path: Path) -> None:
     line("export", stream.name, "sessions", "--to", "out.csv", code=cli.FAILED)
     assert not list(tmp_path.glob("*out.csv*"))
+    for table in ("event_changes", "session_aliases", "audit"):
+        assert "nothing was taken in yet" in line("export", stream.name, table, "--to", "out.csv", code=cli.FAILED)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +378,8 @@ def test_publish_brings_feeds_and_sinks_up_to_date(line: Line, stream: Stream, t
     assert told["sinks"][0]["version"] == 1
     assert f"{stream.name}: good: version 1" in line("publish", "--sink", "good", "--retry")
     assert "there is no no.such:factory" in line("publish", code=5)
-    assert "no stream that was chosen has a sink named other" in line("publish", "--sink", "other", code=2)
+    unknown = " ".join(line("publish", "--sink", "other", code=2).split())
+    assert "no stream that was chosen has a sink named other; sinks: bad, good" in unknown
     printed = line("status")
     assert "session_changes: version 1" in printed
     assert "sink bad is failing" in printed
