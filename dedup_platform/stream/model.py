@@ -159,10 +159,11 @@ class Stream(Part):
         taken: dict[object, str] = {}
         read = (self.source.brokers, self.source.topic) if isinstance(self.source, KafkaSource) else None
         for name, sink in self.publish.sinks.items():
+            where = ("publish", "sinks", name)
             if read in sink.places:
-                yield ("publish", "sinks", name), "writes to the topic that the stream reads; name another one"
+                yield where, "writes to the topic that the stream reads; name another one"
             if firsts := {taken.setdefault(place, name) for place in sink.places} - {name}:
-                yield ("publish", "sinks", name), f"writes to the same place as {min(firsts)}; each needs one of its own"
+                yield where, f"writes to the same place as {min(firsts)}; each needs one of its own"
 
     def _problems_without_sessions(self) -> Iterator[Problem]:
         for name, sink in self.publish.sinks.items():

@@ -131,7 +131,9 @@ def test_a_place_of_another_table_is_refused(store: Store) -> None:
         store.sink().open()
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"7", b'{"stream": "conformance", "table": "sessions"}', b"\xff"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b"7", b'{"stream": "conformance", "table": "sessions"}', b"\xff"]
+)
 def test_a_file_of_others_where_manifests_are_is_named(store: Store, content: bytes) -> None:
     store.sink().open()
     store.storage.put(f"{MANIFESTS}/000000000007.json", content)

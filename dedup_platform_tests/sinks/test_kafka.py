@@ -334,7 +334,7 @@ def test_messages_that_are_forced_say_so(store: Store) -> None:
     assert [value["op"] for key, value in store.messages() if key == "a"] == ["c", "r"]
 
 
-def test_a_topic_that_was_deleted_is_begun_anew(store: Store, kafka_server: KafkaServer) -> None:
+def test_a_topic_that_was_deleted_is_begun_anew(store: Store) -> None:
     sink = store.sink()
     sink.open()
     sink.write(Batch(None, FIRST, some_changes(("insert", 1, 0, "a", 1))))

@@ -52,7 +52,7 @@ def test_sinks_are_read(tmp_path: Path) -> None:
         ("marts:", "session_aliases:", "publish.sinks.session_aliases: is a table of every stream; choose a name"),
         ("marts:", "Marts:", "publish.sinks.Marts: is no name; write at most 50 lower-case letters"),
         ("public.sessions", "sessions", "publish.sinks.marts.table: is no table; write schema.table"),
-        ("public.sessions", "a.dedup_platform_sinks", "publish.sinks.marts.table: is a table of the platform's own; ch"),
+        ("public.sessions", "a.dedup_platform_sinks", "publish.sinks.marts.table: is a table of the platform's own"),
         ("public.sessions", "a.b.c", "publish.sinks.marts.table: is no table; write schema.table"),
         ("public.sessions", f"a.{'b' * 51}", "publish.sinks.marts.table: is no table; write schema.table"),
         (URI, "mysql://host/db", "publish.sinks.marts.uri: is no address; write one like postgresql://user@host:5432/"),
