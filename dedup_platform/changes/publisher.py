@@ -117,7 +117,7 @@ class _Opened:
         self._matters = pl.col(matters) if said.changes == "downstream" else pl.lit(value=True)
         state = sink.open()
         self.position = state.position
-        self.refused = set(state.refused)
+        self.refused = {key: each.version for key, each in state.refused.items()}
         self._refused_in_a_row = 0
         self._most_refused: float = MOST_REFUSED
         # While it begins, and before the first batch of that.
@@ -208,13 +208,17 @@ class _Opened:
         version, ordinal = changes[[VERSION, ORDINAL]].row(-1)
         refusal = Refusal(key, version, ordinal, reason)
         self._send(after, changes.clear(), refused=[refusal])
-        self.refused.add(key)
+        self.refused[key] = version
         self._tell()
 
     def _send(
         self, after: Position, changes: pl.DataFrame, refused: Sequence[Refusal] = (), healed: Sequence[str] = ()
     ) -> None:
         completes = self._is_beginning and after.snapshot_id is None
+        if completes:
+            # What was refused before and was not given again is there no more.
+            gone = {key for key, version in self.refused.items() if version != after.version}
+            healed = sorted(gone.union(healed) - {each.key for each in refused})
         kinds = {"begins": self._begins, "completes": completes, "forced": self._is_forced}
         batch = Batch(
             self.position,
@@ -235,7 +239,8 @@ class _Opened:
             raise SinkError(self._stream.name, self._name, str(error), lasting=True) from error
         self._begins = False
         self.position = batch.after
-        self.refused.difference_update(batch.healed)
+        for key in batch.healed:
+            self.refused.pop(key, None)
         self._told.moves += batch.after != batch.before
         self._told.suppressed += self._left_out
         self._told.forced += len(batch.changes) if self._is_forced else 0
@@ -244,7 +249,7 @@ class _Opened:
         self._tell()
 
     def _healed(self, changes: pl.DataFrame) -> list[str]:
-        return sorted(self.refused.intersection(self._keys(changes))) if self.refused else []
+        return sorted(self.refused.keys() & self._keys(changes)) if self.refused else []
 
     def _keys(self, changes: pl.DataFrame) -> list[str]:
         return [json.dumps(row) for row in changes.select(self._key).rows()]

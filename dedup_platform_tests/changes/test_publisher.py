@@ -225,6 +225,21 @@ def test_what_was_refused_and_is_gone_since_heals(published: Copied) -> None:
     assert published.is_equal()
 
 
+def test_what_was_refused_and_is_gone_when_a_sink_begins_anew_heals(published: Copied) -> None:
+    published.take_in(*(published.event(f"{number}", 45 * number, page="bad") for number in range(3)))
+    published.say(poison="bad")
+    assert published.copy().refused == 3
+    published.take_in(published.event("bridge", 20, page="bad"))
+    SqliteTable(None, {"file": published.file})._database.execute("UPDATE state SET position = NULL")  # type: ignore[arg-type]
+    with patch.object(SqliteTable, "write", autospec=True, side_effect=SqliteTable.write) as write:
+        assert published.copy().refused == 2, "what is refused again stays"
+    batches = [call.args[1] for call in write.call_args_list]
+    assert not any({each.key for each in batch.refused} & {*batch.healed} for batch in batches)
+    published.say()
+    assert published.copy(retry=True).refused == 0
+    assert published.is_equal()
+
+
 def test_a_store_that_refuses_everything_is_not_asked_for_ever(published: Copied) -> None:
     published.take_in(*(published.event(f"{number}", 60 * number) for number in range(9)))
     published.say(poison="e")
