@@ -24,6 +24,7 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 
+from dedup_platform.lake.durable import put_away
 from dedup_platform.lake.parquet_footer import (
     I64,
     LIST,
@@ -35,6 +36,7 @@ from dedup_platform.lake.parquet_footer import (
     read_footer,
     value,
 )
+from dedup_platform.lake.repeated_values import Chunk, RepeatedValues
 from dedup_platform.lake.table_files import TableFiles
 
 _BLOCK_BYTES = 8 * 2**20
@@ -96,6 +98,7 @@ class WholeFiles:
             groups = [group for part in parts for group in self._copied(part, out)]
             footer = self._footer(groups)
             out.write(footer)
+        put_away(output)
         statistics = data_file_statistics_from_parquet_metadata(
             parquet_metadata=pq.read_metadata(BytesIO(MAGIC + footer)),
             stats_columns=compute_statistics_plan(schema, properties),
@@ -138,25 +141,33 @@ class WholeFiles:
         with self.source.io.new_input(part.file.file_path).open() as opened:
             for group in elements(part.footer, _GROUPS):
                 rows = value(group, _GROUP_ROWS)
-                content, footer = self._in_memory(self._added(part, first, rows))
-                [added] = elements(footer, _GROUPS)
                 begins = out.tell()
                 columns = [
-                    *_copy(added, pa.BufferReader(content), out),
+                    *(_put(chunk, out) for chunk in self._repeated(part.same).chunks(rows)),
+                    *self._numbers(first, rows, out),
                     *_copy(group, opened, out),
                 ]
                 yield self._group(columns, rows, begins)
                 first += rows
 
-    def _added(self, part: Whole, first: int, rows: int) -> pa.Table:
-        fields = [field for field in self._arrow_schema if field.name in part.same or field.name == self.number]
-        columns = [
-            pa.arange(first, first + rows)
-            if field.name == self.number
-            else _repeated(pa.scalar(part.same[field.name], field.type), rows)
-            for field in fields
-        ]
-        return pa.table(columns, names=[field.name for field in fields])
+    def _numbers(self, first: int, rows: int, out: pa.NativeFile) -> list[Struct]:
+        field = self._arrow_schema.field(self.number)
+        numbers = pa.table([pa.arange(first, first + rows)], schema=pa.schema([field]))
+        content, footer = self._in_memory(numbers)
+        [group] = elements(footer, _GROUPS)
+        return _copy(group, pa.BufferReader(content), out)
+
+    def _repeated(self, same: Mapping[str, Any]) -> RepeatedValues:
+        key = tuple(sorted(same.items()))
+        if key not in self._known_repeated:
+            self._known_repeated[key] = RepeatedValues(
+                pa.schema([field for field in self._arrow_schema if field.name in same]), same
+            )
+        return self._known_repeated[key]
+
+    @cached_property
+    def _known_repeated(self) -> dict[tuple[Any, ...], RepeatedValues]:
+        return {}
 
     def _in_memory(self, rows: pa.Table) -> tuple[bytes, Struct]:
         """A file of these rows as one row group, and its footer."""
@@ -167,8 +178,7 @@ class WholeFiles:
             store_decimal_as_integer=True,
             compression="zstd",
             compression_level=1,
-            # Numbers never repeat; all else is one value.
-            use_dictionary=[name for name in rows.column_names if name != self.number],
+            use_dictionary=False,  # numbers never repeat
         ) as writer:
             if len(rows):
                 writer.write_table(rows, row_group_size=len(rows))
@@ -196,13 +206,6 @@ class WholeFiles:
         return footer_bytes(footer)
 
 
-def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
-    """A value many times; a text as the entry of a dictionary, which is written without a look at each."""
-    if not pa.types.is_string(value.type) or not value.is_valid:
-        return pa.repeat(value, rows)
-    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([value]))
-
-
 def _is_plain(footer: Struct) -> bool:
     chunks = [chunk for group in elements(footer, _GROUPS) for chunk in elements(group, _COLUMNS)]
     return _ENCRYPTED not in footer and not any(
@@ -223,6 +226,14 @@ def _copy(group: Struct, source: pa.NativeFile, out: pa.NativeFile) -> list[Stru
     for at in range(begins, ends, _BLOCK_BYTES):
         out.write(source.read_at(min(_BLOCK_BYTES, ends - at), at))
     return [_moved(chunk, moved) for chunk in chunks]
+
+
+def _put(made: Chunk, out: pa.NativeFile) -> Struct:
+    """Write a chunk; returns the column as it is now."""
+    content, chunk = made
+    moved = out.tell() - len(MAGIC)
+    out.write(content)
+    return _moved(chunk, moved)
 
 
 def _begins(chunk: Struct) -> int:

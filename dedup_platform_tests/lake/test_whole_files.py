@@ -17,6 +17,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
+from dedup_platform.lake import repeated_values
 from dedup_platform.lake.feeds import FeedTable
 from dedup_platform.lake.parquet_footer import I64, value
 from dedup_platform.lake.whole_files import Whole, WholeFiles, _moved
@@ -90,6 +91,13 @@ def tables(tmp_path: Path) -> Tables:
     return Tables(tmp_path)
 
 
+@pytest.fixture(params=[10, 2**14])
+def rows_a_page(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row groups of ten rows have one page of columns that are added, or parts of one."""
+    monkeypatch.setattr(repeated_values, "_PAGE_ROWS", request.param)
+
+
+@pytest.mark.usefixtures("rows_a_page")
 def test_copied_rows_are_the_same_with_the_columns_that_were_added(tables: Tables) -> None:
     rows = [tables.rows(0, 25), tables.rows(25, 1), tables.rows(26, 30)]
     made = tables.copy(*(tables.write(each) for each in rows))
@@ -102,6 +110,8 @@ def test_copied_rows_are_the_same_with_the_columns_that_were_added(tables: Table
     assert added == [{**COMMIT, **told, "is_downstream": True}] * 56
 
 
+@pytest.mark.parametrize("rows_a_page", [4], indirect=True)
+@pytest.mark.usefixtures("rows_a_page")
 def test_manifests_know_as_much_of_a_copied_file_as_of_any_other(tables: Tables) -> None:
     made = tables.copy(tables.write(tables.rows(0, 25)))
     rows = tables.changes.read([made], column_names(tables.stream, EVENT_CHANGES))
@@ -109,6 +119,9 @@ def test_manifests_know_as_much_of_a_copied_file_as_of_any_other(tables: Tables)
     for bounds, expected in ((made.lower_bounds, (7, 100)), (made.upper_bounds, (7, 124))):
         assert tuple(int(from_bytes(LongType(), each)) for each in (bounds or {}).values()) == expected
     assert (made.lower_bounds, made.upper_bounds) == (other.lower_bounds, other.upper_bounds)
+    group = pq.read_metadata(made.file_path.removeprefix("file:")).row_group(0)
+    [nulls] = (each for each in map(group.column, range(group.num_columns)) if "changed_columns" in each.path_in_schema)
+    assert (nulls.num_values, nulls.statistics.null_count) == (10, 10)
     assert (made.record_count, made.spec_id, made.partition) == (25, other.spec_id, other.partition)
     assert made.file_size_in_bytes == Path(made.file_path.removeprefix("file:")).stat().st_size
     offsets = list(made.split_offsets or ())
@@ -117,14 +130,18 @@ def test_manifests_know_as_much_of_a_copied_file_as_of_any_other(tables: Tables)
     assert [*offsets, made.file_size_in_bytes] == sorted({*offsets, made.file_size_in_bytes})
 
 
+@pytest.mark.parametrize("rows_a_page", [3, 10, 7], indirect=True)
+@pytest.mark.usefixtures("rows_a_page")
 def test_other_readers_read_a_copied_file(tables: Tables, spark: SparkSession) -> None:
     made = tables.copy(tables.write(tables.rows(0, 25)), tables.write(tables.rows(25, 25)))
     path = made.file_path.removeprefix("file:")
-    asked = ("count(*)", "sum(_change_ordinal)", "sum(amount)", "max(event_id)")
-    expected = (50, sum(range(100, 150)), Decimal("10.00"), "event_id 9 ü")
+    asked = ("count(*)", "sum(_change_ordinal)", "sum(amount)", "max(event_id)", "sum(_commit_version)")
+    expected = (50, sum(range(100, 150)), Decimal("10.00"), "event_id 9 ü", 350)
     with duckdb.connect() as connection:
         assert connection.execute(f"SELECT {', '.join(asked)} FROM '{path}'").fetchall() == [expected]
-    counted = pl.read_parquet(path).select(pl.len(), pl.sum("_change_ordinal"), pl.sum("amount"), pl.max("event_id"))
+    counted = pl.read_parquet(path).select(
+        pl.len(), pl.sum("_change_ordinal"), pl.sum("amount"), pl.max("event_id"), pl.sum("_commit_version")
+    )
     assert counted.row(0) == expected
     assert tuple(spark.read.parquet(path).selectExpr(*asked).collect()[0]) == expected
     assert pq.ParquetFile(path).metadata.num_row_groups == 6
