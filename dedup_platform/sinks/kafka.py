@@ -112,16 +112,18 @@ class KafkaTopic:
     def _produce(self, producer: Producer, batch: Batch, left: set[str], encoded: Encoded) -> None:
         """Send a batch, and tombstones of the keys that are left from before and did not come again."""
         is_read = batch.begins or batch.completes or batch.forced or batch.after.snapshot_id is not None
-        headers = _FORCED if batch.forced else {}
-        of_values = headers | ({_SCHEMA: encoded.schema} if encoded.schema else {})
+        headers = _FORCED if batch.forced else None
+        of_values = {**(headers or {}), _SCHEMA: encoded.schema} if encoded.schema else headers
+        topic = self._said.topic
         # While the next ones are made, these are on their way.
         for changes in portions(batch.changes, _PORTION_ROWS):
-            for key, value in messages(changes, encoded.encoding, is_read):
-                self._send(producer, self._said.topic, key, value, headers if value is None else of_values)
-                left.discard(key)
+            made = messages(changes, encoded.encoding, is_read)
+            for key, value in made:
+                self._send(producer, topic, key, value, headers if value is None else of_values)
+            left.difference_update(key for key, _ in made if left)
             producer.poll(0)
         for key, value in tombstones(sorted(left)):
-            self._send(producer, self._said.topic, key, value, headers)
+            self._send(producer, topic, key, value, headers)
 
     def _create(self) -> None:
         try:
@@ -142,7 +144,7 @@ class KafkaTopic:
     ) -> None:
         while True:
             try:
-                producer.produce(topic, key=key, value=value, headers=headers or None)
+                producer.produce(topic, value, key, headers=headers)
                 return
             except BufferError:
                 producer.poll(0.1)  # what was delivered makes room
