@@ -119,7 +119,8 @@ class Platform(Context):
                 with turn.reading():
                     # What the sink is to get must be in its feed, whoever else is about to publish it.
                     self._publish_changes(stream, [definition.publish.sinks[sink].follows], beside=True)
-                    self._publisher.publish(definition, sink, told, retry, again)
+                    said = (False, None) if turn.is_again else (retry, again)
+                    self._publisher.publish(definition, sink, told, *said)
 
             return self.sinks.publish(stream, sink, write)
 

@@ -157,6 +157,8 @@ class Turn:
     def __init__(self, place: _Place, claim: Claim | None, partitions: Partitions, bar: Bar) -> None:
         self.partitions = partitions
         """What is to be worked on now."""
+        self.is_again = False
+        """Whether it is others who asked for it meanwhile: they want what is stale or new, and nothing else."""
         self._place, self._claim, self._bar = place, claim, bar
         self._has_read = claim is not None and claim.state == "in progress"
         self._seen = 0
@@ -189,7 +191,7 @@ class Turn:
         """Whether `partitions`, which may be others by then, are to be worked on once more; if not, it is over."""
         if not self._claim or not self._step(end, failed=False):
             return False
-        self.partitions = self._claim.partitions
+        self.partitions, self.is_again = self._claim.partitions, True
         return True
 
     @contextmanager

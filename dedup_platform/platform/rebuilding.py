@@ -34,6 +34,8 @@ class Rebuilding:
 
         def rebuild(turn: Turn) -> Commit:
             with turn.reading():
+                if turn.is_again:
+                    return self._recompute.stale(stream, table, turn.partitions, turn.token)
                 return self._recompute.whole(stream, table, sorted(turn.partitions.listed), turn.token)
 
         return self._rebuild(stream, table, Partitions(frozenset(partitions)), rebuild, beside=True)

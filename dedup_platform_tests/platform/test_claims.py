@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from dedup_platform.changes import FeedCommit, Published
+from dedup_platform.changes import Choice, FeedCommit, Published
 from dedup_platform.errors import ClaimLostError, ConflictError, OutdatedTokenError
 from dedup_platform.lake.fencing import bar
 from dedup_platform.lake.receipts import SummaryValues
@@ -119,6 +119,22 @@ def test_some_requests_are_done_beside_whoever_is_at_it(followed: Followed, how:
     [commit] = commits
     assert commit.rows_written == 1
     assert commit.left == ""
+
+
+def test_what_is_wanted_again_of_whole_partitions_is_what_is_stale(followed: Followed) -> None:
+    followed.take_in(followed.event("a", 0))
+    platform, day = followed.platform, followed.stream.partitions.ordinal(TEN)
+    publish, published = platform.lake.publish, []
+
+    def late(staged: Any) -> None:
+        if not published:
+            assert followed.platform.recompute_stale(EVENTS, DEDUPLICATED_EVENTS).left
+        published.append(staged.table)
+        publish(staged)
+
+    with patch.object(platform.lake, "publish", late):
+        assert platform.recompute(EVENTS, DEDUPLICATED_EVENTS, [day]).reason == "full"
+    assert published == [DEDUPLICATED_EVENTS]
 
 
 def test_a_change_of_buckets_repairs_also_what_another_is_at(followed: Followed) -> None:
@@ -271,6 +287,27 @@ def test_a_sink_that_another_is_at_is_left_to_it_with_its_feed(tmp_path: Path) -
         assert told[0].left.startswith("all left to process")
         assert copied.platform.unpublished(EVENTS) == [DEDUPLICATED_EVENTS, SESSIONS]
         assert copied.copy().version == 1
+        assert copied.is_equal()
+
+
+def test_what_is_written_on_purpose_is_not_written_again_for_others(tmp_path: Path) -> None:
+    with replaced(has_spark=False):
+        copied = Copied(tmp_path)
+        copied.take_in(copied.event("a", 0))
+        copied.copy()
+        platform, told = copied.platform, list[Published]()
+        publish = platform._publisher.publish
+
+        def late(*said: Any) -> None:
+            publish(*said)
+            if not told:
+                copied.take_in(copied.event("b", 60))
+                told.append(copied.copy())
+
+        with patch.object(platform._publisher, "publish", late):
+            done = platform.publish(EVENTS, "copy", again=Choice())
+        assert told[0].left
+        assert (done.forced, done.version) == (1, 2)
         assert copied.is_equal()
 
 
