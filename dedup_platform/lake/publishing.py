@@ -200,7 +200,9 @@ class Publisher:
     def _staged(self, stream: Stream, table: str, branch: str, base: int) -> Staged:
         written = self._load(stream.name, table)
         snapshot = written.snapshot_by_name(branch)
-        assert snapshot is not None, f"{table}: the branch {branch} is gone"
+        if snapshot is None:
+            # Whoever took over other work on the table takes away all that is staged under smaller tokens.
+            raise ConflictError(f"{stream.name}.{table}: what was staged was taken away by another writer. Run again.")
         assert snapshot.parent_snapshot_id == base, f"{table}: a write to the branch {branch} made no snapshot"
         told = summary(snapshot, "token")
         return Staged(

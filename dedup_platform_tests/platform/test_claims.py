@@ -222,6 +222,23 @@ def test_a_token_that_comes_before_anything_is_staged_is_seen_when_it_is_publish
     assert len(tries) == 2
 
 
+def test_who_finds_what_it_staged_gone_goes_on_under_a_newer_token(followed: Followed) -> None:
+    take_in(followed, "a")
+    platform, tries = followed.platform, []
+    replace_files = platform.lake.replace_files
+
+    def early(stream: Stream, table: str, *files: Any) -> None:
+        replace_files(stream, table, *files)
+        if table == DEDUPLICATED_EVENTS:
+            tries.append(platform.claims.in_work(EVENTS, table)[0].token)
+            if len(tries) == 1:
+                bar(platform.lake.catalog, EVENTS, table, tries[0] + 5)
+
+    with patch.object(platform.lake, "replace_files", early):
+        assert platform.recompute_stale(EVENTS, DEDUPLICATED_EVENTS).rows_written == 1
+    assert tries[-1] > tries[0] + 5
+
+
 def test_a_token_bars_only_smaller_ones(followed: Followed) -> None:
     take_in(followed, "a")
     platform, catalog = followed.platform, followed.platform.lake.catalog
