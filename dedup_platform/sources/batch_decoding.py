@@ -18,6 +18,7 @@ from dedup_platform.sources.attributes import attribute_reader
 from dedup_platform.sources.contents import Contents
 from dedup_platform.sources.decoding import Delivery, EventDecoder
 from dedup_platform.sources.event_ids import event_id_reader
+from dedup_platform.sources.field_values import FieldReader, field_reader
 from dedup_platform.sources.plain import plain_decimals, plain_doubles, plain_longs, plain_times
 from dedup_platform.sources.records import Content, RejectedError
 from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, time_reader
@@ -45,7 +46,7 @@ _TEXT, _IS_SURE = "_text_of_", "_is_sure"
 class _Column:
     """How the texts of a field become the values of a column."""
 
-    field: str
+    field: FieldReader
     type: str = "string"
     read: Callable[[str], Any] | None = None
     """The value of one text, or None if it has none; without it the texts are the values."""
@@ -72,17 +73,20 @@ class BatchDecoder:
     """Decodes the records of one stream. Pure, as is `single`, the decoder of one record."""
 
     def __init__(self, stream: Stream) -> None:
-        fields = stream.fields
+        fields, field = stream.fields, partial(field_reader, file_format=stream.source.format)
         self.single = EventDecoder(stream)
         self._names = ("entity_id", "event_id", "event_time", "arrival_time", *stream.attributes, "rejection_reason")
         self._types = {column.name: str(column.type) for column in columns(stream, RAW_EVENTS)}
-        self._event_id = event_id_reader(fields.event_id)
-        self._columns = {"entity_id": _Column(fields.entity_id), "event_time": _time(fields.event_time, FROM_1970)}
+        self._event_id = event_id_reader(fields.event_id, stream.source.format)
+        self._columns = {
+            "entity_id": _Column(field(fields.entity_id)),
+            "event_time": _time(field(fields.event_time.field), fields.event_time, FROM_1970),
+        }
         if isinstance(fields.event_id, FieldId):
-            self._columns["event_id"] = _Column(fields.event_id.field)
+            self._columns["event_id"] = _Column(field(fields.event_id.field))
         if isinstance(stream.arrival_time, TimeField):
-            self._columns["arrival_time"] = _time(stream.arrival_time, FROM_1970)
-        self._columns |= {name: _attribute(each) for name, each in stream.attributes.items()}
+            self._columns["arrival_time"] = _time(field(stream.arrival_time.field), stream.arrival_time, FROM_1970)
+        self._columns |= {name: _attribute(field(each.field), each) for name, each in stream.attributes.items()}
         self._doubts = [*_doubts(stream), *(_has_no_value(name, self._columns[name]) for name in stream.attributes)]
 
     def decode(self, contents: Contents, deliveries: Sequence[Delivery]) -> pl.DataFrame:
@@ -99,7 +103,7 @@ class BatchDecoder:
         """The rows as columns tell them, and whether each is beyond doubt."""
         odd: set[int] = set()
         texts = pl.DataFrame(
-            [_texts(contents.column(each.field), odd).alias(name) for name, each in self._columns.items()]
+            [_texts(each.field.values(contents), odd).alias(name) for name, each in self._columns.items()]
         )
         plain = texts.select(each.plain_values(pl.col(name)).alias(name) for name, each in self._columns.items())
         values = {name: each.values(plain[name], texts[name]) for name, each in self._columns.items()}
@@ -172,15 +176,15 @@ def _arrivals(deliveries: Sequence[Delivery], read: pl.Series | None) -> pl.Seri
     return arrivals if read is None else arrivals.zip_with(arrivals.is_not_null(), read)
 
 
-def _attribute(attribute: Attribute) -> _Column:
+def _attribute(field: FieldReader, attribute: Attribute) -> _Column:
     if attribute.type == "timestamp":
-        return _time(attribute, FROM_YEAR_1)
+        return _time(field, attribute, FROM_YEAR_1)
     size = decimal_of(attribute.type)
     plain = partial(plain_decimals, precision=size[0], scale=size[1]) if size else _PLAIN.get(attribute.type)
-    return _Column(attribute.field, attribute.type, attribute_reader(attribute), plain)
+    return _Column(field, attribute.type, attribute_reader(attribute), plain)
 
 
-def _time(time: TimeField | Attribute, possible: range) -> _Column:
+def _time(field: FieldReader, time: TimeField | Attribute, possible: range) -> _Column:
     read_time = time_reader(time.format, time.timezone)
 
     def read(text: str) -> int | None:
@@ -191,4 +195,4 @@ def _time(time: TimeField | Attribute, possible: range) -> _Column:
         moments = plain_times(texts, time.format, time.timezone)
         return pl.when(moments.is_between(possible.start, possible.stop - 1)).then(moments)
 
-    return _Column(time.field, "timestamp", read, plain)
+    return _Column(field, "timestamp", read, plain)

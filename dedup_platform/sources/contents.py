@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import Any
 
@@ -31,6 +31,10 @@ class Contents:
     def column(self, name: str) -> Sequence[Any]:
         """The value of a field in every record; None where there is none, whyever."""
 
+    @abstractmethod
+    def fields(self, names: Collection[str]) -> Iterable[Fields]:
+        """Those of every record, these at least: all of them that it has. None at all of one that is rejected."""
+
 
 class ListedContents(Contents):
     """They are known one by one."""
@@ -48,13 +52,21 @@ class ListedContents(Contents):
     def column(self, name: str) -> Sequence[Any]:
         return [fields.get(name) for fields in self._fields]
 
+    def fields(self, names: Collection[str]) -> Iterable[Fields]:  # noqa: ARG002  # they are at hand
+        return self._fields
+
 
 class ColumnContents(Contents):
     """They are known by column; a single one is read when it is asked for."""
 
     def __init__(
-        self, column: Callable[[str], Sequence[Any]], payloads: Sequence[bytes], read: Callable[[bytes], Content]
+        self,
+        names: Collection[str],
+        column: Callable[[str], Sequence[Any]],
+        payloads: Sequence[bytes],
+        read: Callable[[bytes], Content],
     ) -> None:
+        self._names = names
         self._column = column
         self._payloads = payloads
         self._read = read
@@ -66,7 +78,13 @@ class ColumnContents(Contents):
         return self._read(self._payloads[place])
 
     def column(self, name: str) -> Sequence[Any]:
-        return self._column(name)
+        return self._column(name) if name in self._names else [None] * len(self)
+
+    def fields(self, names: Collection[str]) -> Iterable[Fields]:
+        there = [name for name in names if name in self._names]
+        if not there:
+            return [_NO_FIELDS] * len(self)
+        return (dict(zip(there, row, strict=True)) for row in zip(*map(self._column, there), strict=True))
 
 
 class JoinedContents(Contents):
@@ -85,3 +103,6 @@ class JoinedContents(Contents):
 
     def column(self, name: str) -> Sequence[Any]:
         return list(chain.from_iterable(part.column(name) for part in self._parts))
+
+    def fields(self, names: Collection[str]) -> Iterable[Fields]:
+        return chain.from_iterable(part.fields(names) for part in self._parts)

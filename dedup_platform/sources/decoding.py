@@ -15,6 +15,7 @@ from typing import Any
 from dedup_platform.planning.moments import in_microseconds, microseconds
 from dedup_platform.sources.attributes import attribute_reader
 from dedup_platform.sources.event_ids import event_id_reader, id_fields, text_of
+from dedup_platform.sources.field_values import FieldReader, field_reader
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import (
     BEFORE_START,
@@ -62,19 +63,21 @@ class EventDecoder:
     """Decodes the records of one stream. Pure: it reads no clock and no file."""
 
     def __init__(self, stream: Stream) -> None:
-        fields = stream.fields
-        self._entity_field = fields.entity_id
+        fields, file_format = stream.fields, stream.source.format
+        self._entity = field_reader(fields.entity_id, file_format)
         self._keeps_missing_entity = stream.missing_entity == "keep"
-        self._event_id = event_id_reader(fields.event_id)
-        self._time_field = fields.event_time.field
+        self._event_id = event_id_reader(fields.event_id, file_format)
+        self._time = field_reader(fields.event_time.field, file_format)
         self._read_time = time_reader(fields.event_time.format, fields.event_time.timezone)
         self._messages = MessageReader(stream)
-        self._columns = (fields.entity_id, *id_fields(fields.event_id), fields.event_time.field)
+        self._columns = (self._entity, *id_fields(fields.event_id, file_format), self._time)
         self._arrival = stream.arrival_time
         if isinstance(self._arrival, TimeField | FileName):
             self._read_arrival = time_reader(self._arrival.format, self._arrival.timezone)
+        if isinstance(self._arrival, TimeField):
+            self._arrival_field = field_reader(self._arrival.field, file_format)
         self._attributes = [
-            (attribute.field, attribute_reader(attribute), UNREADABLE_ATTRIBUTE + name)
+            (field_reader(attribute.field, file_format), attribute_reader(attribute), UNREADABLE_ATTRIBUTE + name)
             for name, attribute in stream.attributes.items()
         ]
         self._start = microseconds(stream.partitions.start)
@@ -137,9 +140,9 @@ class EventDecoder:
         if delivery.is_arrival_fixed:
             return delivery.arrival
         if isinstance(self._arrival, TimeField):
-            if delivery.is_tabular and self._arrival.field not in fields:
-                raise RejectedError(MISSING_FIELD + self._arrival.field)
-            arrival = self._possible_arrival(text_of(fields.get(self._arrival.field)))
+            if delivery.is_tabular:
+                _check_column(self._arrival_field, fields)
+            arrival = self._possible_arrival(text_of(self._arrival_field.value(fields)))
             if arrival is None:
                 raise RejectedError(UNREADABLE_ARRIVAL_TIME)
             return arrival
@@ -152,18 +155,17 @@ class EventDecoder:
         return arrival if arrival is not None and arrival in FROM_1970 else None
 
     def _check_columns(self, fields: Fields) -> None:
-        for name in self._columns:
-            if name not in fields:
-                raise RejectedError(MISSING_FIELD + name)
+        for column in self._columns:
+            _check_column(column, fields)
 
     def _entity_id(self, fields: Fields) -> str | None:
-        entity_id = text_of(fields.get(self._entity_field)) or None
+        entity_id = text_of(self._entity.value(fields)) or None
         if entity_id is None and not self._keeps_missing_entity:
             raise RejectedError(MISSING_ENTITY)
         return entity_id
 
     def _event_time(self, fields: Fields, arrival: int) -> int:
-        text = text_of(fields.get(self._time_field))
+        text = text_of(self._time.value(fields))
         event_time = self._read_time(text) if text is not None else None
         if event_time is None:
             raise RejectedError(UNREADABLE_EVENT_TIME)
@@ -179,8 +181,8 @@ class EventDecoder:
 
     def _attribute_values(self, fields: Fields) -> list[Any]:
         values = []
-        for name, read, reason in self._attributes:
-            value = text_of(fields.get(name))
+        for reader, read, reason in self._attributes:
+            value = text_of(reader.value(fields))
             if read is not None and value is not None:
                 parsed = read(value)
                 if value and parsed is None:
@@ -188,6 +190,11 @@ class EventDecoder:
                 value = parsed
             values.append(value)
         return values
+
+
+def _check_column(column: FieldReader, fields: Fields) -> None:
+    if lacking := column.missing(fields):
+        raise RejectedError(MISSING_FIELD + lacking)
 
 
 @lru_cache(1024)

@@ -11,9 +11,12 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
+from dedup_platform.sources.field_values import ABSENT, FieldReader, field_reader
 from dedup_platform.sources.records import AMBIGUOUS, MALFORMED_RECORD, MISSING_EVENT_ID, Fields, RejectedError
 from dedup_platform.sources.text.json_records import Number, canonical
 from dedup_platform.stream import FieldHash, FieldId, FieldList
+from dedup_platform.stream.fields import EventId
+from dedup_platform.stream.paths import FieldSpelling
 
 __all__ = ["event_id_reader", "id_fields", "text_of"]
 
@@ -27,36 +30,47 @@ def text_of(value: Any) -> str | None:
     return str(value) if isinstance(value, Number) else canonical(value)
 
 
-def id_fields(event_id: FieldId | FieldList | FieldHash) -> tuple[str, ...]:
-    """The fields that an event id names."""
+def id_fields(event_id: EventId, file_format: str) -> tuple[FieldReader, ...]:
+    """The fields that an event id names, of records of a format."""
     match event_id:
-        case FieldId(field=name):
-            return (name,)
-        case FieldList(fields=names):
-            return names
-        case FieldHash(hash=names):
-            return () if names == "*" else tuple(names)
+        case FieldId(field=field):
+            named: Sequence[FieldSpelling] = (field,)
+        case FieldList(fields=fields):
+            named = fields
+        case FieldHash(hash=fields):
+            named = () if fields == "*" else tuple(fields)
+    return tuple(field_reader(field, file_format) for field in named)
 
 
-def event_id_reader(event_id: FieldId | FieldList | FieldHash) -> Callable[[Fields], str]:
+def event_id_reader(event_id: EventId, file_format: str) -> Callable[[Fields], str]:
     """A function from a record's fields to its event id; it raises RejectedError where there is none.
 
     A field of an id that is absent, null or empty makes the id missing. To a hash an empty text or a null is a value
     like any other; only a field that is named and absent is missing.
     """
-    names = id_fields(event_id)
+    readers = id_fields(event_id, file_format)
     if isinstance(event_id, FieldId):
-        return lambda fields: _present(fields, names[0])
+        return lambda fields: _present(fields, readers[0])
     if isinstance(event_id, FieldList):
-        return lambda fields: canonical([_present(fields, name) for name in names])
-    return (lambda fields: _hash(fields, _hashed_names(names))) if names else _hash_all
+        return lambda fields: canonical([_present(fields, reader) for reader in readers])
+    if not readers:
+        return _hash_all
+    names = _hashed_names(tuple(reader.path.text for reader in readers))
+    if all(reader.path.plain == reader.path.text for reader in readers):
+        return lambda fields: _hash(fields, names)
+    found = {reader.path.text: reader.find for reader in readers}
+    return lambda fields: _hash(_there({name: find(fields) for name, find in found.items()}), names)
 
 
-def _present(fields: Fields, name: str) -> str:
-    text = text_of(fields.get(name))
+def _present(fields: Fields, reader: FieldReader) -> str:
+    text = text_of(reader.value(fields))
     if not text:
         raise RejectedError(MISSING_EVENT_ID)
     return text
+
+
+def _there(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not ABSENT}
 
 
 def _hash_all(fields: Fields) -> str:

@@ -151,7 +151,7 @@ def _looked_at(fields: Fields) -> list[str] | None:
     """The fields of a record that decide its row; None is all of them."""
     if isinstance(fields.event_id, FieldHash) and fields.event_id.hash == "*":
         return None
-    return sorted({name for _, name in named_fields(fields)})
+    return sorted({path.top for _, path in named_fields(fields)})
 
 
 def _csv_records(body: bytes, csv: CsvFormat | None, facts: dict[str, Any]) -> Iterator[Record]:

@@ -94,8 +94,7 @@ class _Rows:
 
     def column(self, name: str) -> list[Any]:
         """What the JSON of each row has of a field, numbers as their text."""
-        column = self.columns.get(name)
-        values: list[Any] = column.to_pylist() if column is not None else [None] * len(self.payloads)
+        values: list[Any] = self.columns[name].to_pylist()
         return values
 
 
@@ -116,7 +115,7 @@ def _batch(rows: _Rows) -> Batch:
     payloads: list[bytes] = rows.payloads.to_pylist()
     if max(map(len, payloads), default=0) > MAX_RECORD_BYTES or not rows.are_plain:
         return _listed([bounded(payload, json_content, context, _FACTS) for payload in payloads])
-    return payloads, ColumnContents(rows.column, payloads, json_content), [context] * len(payloads)
+    return payloads, ColumnContents(rows.columns, rows.column, payloads, json_content), [context] * len(payloads)
 
 
 def _listed(records: Sequence[Record]) -> Batch:

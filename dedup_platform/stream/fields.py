@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PlainValidator, Tag, model_validator
 
+from dedup_platform.stream.paths import FieldRef, FieldSpelling, field_path, field_spelling
 from dedup_platform.stream.values import (
     EPOCH_UNITS,
     AttributeType,
     ColumnName,
     FieldName,
-    FieldNames,
     Part,
     TimeFormat,
     TimezoneName,
@@ -29,31 +29,37 @@ __all__ = [
 ]
 
 
+def _distinct(fields: tuple[FieldSpelling, ...]) -> tuple[FieldSpelling, ...]:
+    if len(set(fields)) != len(fields):
+        raise ValueError("names one field twice")
+    return fields
+
+
 class FieldId(Part):
     """The event id is one field."""
 
-    field: FieldName
+    field: FieldRef
 
 
 class FieldList(Part):
     """The event id is made of several fields."""
 
-    fields: FieldNames
+    fields: Annotated[tuple[FieldRef, ...], Field(min_length=1), AfterValidator(_distinct)]
 
 
 def _hashed(value: Any) -> Any:
     if value == "*":
         return value
-    is_list = isinstance(value, list | tuple) and value and all(isinstance(name, str) and name for name in value)
-    if not is_list or len(set(value)) != len(value):
+    fields = tuple(map(field_spelling, value)) if isinstance(value, list | tuple) else ()
+    if not fields or len({field_path(field).text for field in fields}) != len(fields):
         raise ValueError('must be "*" (all fields) or a list of distinct field names')
-    return tuple(value)
+    return fields
 
 
 class FieldHash(Part):
     """The event id is a hash of fields, `"*"` for all of them, as sorted pairs of name and text."""
 
-    hash: Annotated[str | tuple[str, ...], PlainValidator(_hashed)]
+    hash: Annotated[str | tuple[FieldSpelling, ...], PlainValidator(_hashed)]
 
 
 def _event_id_spelling(value: Any) -> Any:
@@ -85,13 +91,13 @@ EventId = Annotated[
 
 
 def _field_spelling(value: Any) -> Any:
-    return {"field": value} if isinstance(value, str) else value
+    return {"field": value} if isinstance(value, str | list | tuple) else value
 
 
 class TimeField(Part):
     """A time in a field. Without `format` it is ISO 8601; a text without an offset is in `timezone`."""
 
-    field: FieldName
+    field: FieldRef
     format: TimeFormat | None = None
     timezone: TimezoneName = "UTC"
 
@@ -152,7 +158,7 @@ ArrivalTime = Annotated[
 class Attribute(Part):
     """A typed column beside the event's own. `format` and `timezone` are for times and dates."""
 
-    field: FieldName
+    field: FieldRef
     type: AttributeType = "string"
     format: TimeFormat | None = None
     timezone: TimezoneName = "UTC"
@@ -169,7 +175,7 @@ class Attribute(Part):
 class Fields(Part):
     """Which fields of a record say what the event is."""
 
-    entity_id: FieldName
+    entity_id: FieldRef
     event_id: EventId
     event_time: Annotated[TimeField, BeforeValidator(_field_spelling)]
     arrival_time: ArrivalTime | None = None

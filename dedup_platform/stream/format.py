@@ -3,7 +3,7 @@
 Schemas are read and compiled with the stream file, and go with the stream to workers that do not see the file.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from dedup_platform.stream.fields import FieldHash, FieldId, FieldList, Fields, TimeField
+from dedup_platform.stream.paths import FieldPath, field_path
 from dedup_platform.stream.values import FieldName, FieldNames, Part, Problem, origin_of
 
 __all__ = [
@@ -171,36 +172,39 @@ class Format(Part):
 
     def problems(self, fields: Fields) -> Iterator[Problem]:
         """What the stream's fields name and the records, as far as the stream file tells, never have."""
-        known = self._known_fields()
-        for loc, name in named_fields(fields) if known else ():
-            if name not in known:
-                yield ("fields", *loc), f"{name!r} is no field of the records; allowed: {', '.join(known)}"
+        for loc, path in named_fields(fields):
+            if wrong := self._wrong(path):
+                yield ("fields", *loc), wrong
 
-    def _known_fields(self) -> Collection[str]:
-        if self.csv:
-            return self.csv.columns
+    def _wrong(self, path: FieldPath) -> str | None:
+        if self.csv and path.plain not in self.csv.columns and path.name not in self.csv.columns:
+            return f"{path.text!r} is no field of the records; allowed: {', '.join(self.csv.columns)}"
         if not self.avro and not self.protobuf:
-            return ()
-        from dedup_platform.stream import schemas
+            return None
+        from dedup_platform.stream import schema_paths, schemas
 
         if self.avro:
-            return [field["name"] for field in schemas.avro_record(self.avro.schema_file.content)["fields"]]
+            return schema_paths.wrong_in_avro(path, schemas.avro_record(self.avro.schema_file.content))
         assert self.protobuf
         part = self.protobuf
-        return [field.name for field in schemas.event_type(part.schema_file.content, part.message, part.records).fields]
+        return schema_paths.wrong_in_protobuf(
+            path, schemas.event_type(part.schema_file.content, part.message, part.records)
+        )
 
 
-def named_fields(fields: Fields) -> Iterator[tuple[tuple[str, ...], str]]:
+def named_fields(fields: Fields) -> Iterator[tuple[tuple[str, ...], FieldPath]]:
     """Every field of a record that the stream names, with the path of its key below `fields`."""
-    yield ("entity_id",), fields.entity_id
+    yield ("entity_id",), field_path(fields.entity_id)
     match fields.event_id:
         case FieldId(field=name):
-            yield ("event_id",), name
+            yield ("event_id",), field_path(name)
         case FieldList(fields=names):
-            yield from ((("event_id",), name) for name in names)
+            yield from ((("event_id",), field_path(name)) for name in names)
         case FieldHash(hash=names) if names != "*":
-            yield from ((("event_id", "hash"), name) for name in names)
-    yield ("event_time",), fields.event_time.field
+            yield from ((("event_id", "hash"), field_path(name)) for name in names)
+    yield ("event_time",), field_path(fields.event_time.field)
     if isinstance(fields.arrival_time, TimeField):
-        yield ("arrival_time",), fields.arrival_time.field
-    yield from ((("attributes", column), attribute.field) for column, attribute in fields.attributes.items())
+        yield ("arrival_time",), field_path(fields.arrival_time.field)
+    yield from (
+        (("attributes", column), field_path(attribute.field)) for column, attribute in fields.attributes.items()
+    )

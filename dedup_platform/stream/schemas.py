@@ -21,6 +21,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 __all__ = [
+    "WRAPPERS",
     "avro_record",
     "batch_field",
     "compiled_proto",
@@ -31,6 +32,11 @@ __all__ = [
     "registered_messages",
 ]
 
+WRAPPERS = frozenset(
+    f"google.protobuf.{kind}Value"
+    for kind in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
+)
+"""Messages that stand for the one value in them."""
 _MAIN = "registered schema.proto"
 _FRAGMENT = "a descriptor set must hold all that it imports: protoc --include_imports --descriptor_set_out"
 

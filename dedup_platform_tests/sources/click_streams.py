@@ -1,12 +1,14 @@
 """The stream that these tests read: clicks with the fields user, id and at."""
 
-from datetime import datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic import model_validator
 
+from dedup_platform.planning.moments import microseconds
 from dedup_platform.sources.decoding import EventDecoder, Row
+from dedup_platform.sources.files import list_files, read_group
 from dedup_platform.stream import Stream
 from dedup_platform.stream.format import Format
 
@@ -48,3 +50,21 @@ def message_stream(
 def decode_kept(decoder: EventDecoder, payload: bytes | None, context: str, source: str, modified: datetime) -> Row:
     """The row of a record as raw_events holds it."""
     return decoder.decode(*decoder.kept(payload, context, source, modified))
+
+
+def taken_in(stream: Stream) -> list[dict[str, Any]]:
+    """The rows of `raw_events` that a stream's files become, in their order; decoded again, each is seen to stay."""
+    files = [(file, 0) for file in list_files(stream, datetime.max.replace(tzinfo=UTC)).ready]
+    rows = [row for frame in read_group(stream, [files], 0) for row in frame.iter_rows(named=True)] if files else []
+    decoder = EventDecoder(stream)
+    for row in rows:
+        again = decode_kept(decoder, row["payload"], row["payload_context"], row["source"], row["arrival_time"])
+        names = ("entity_id", "event_id", "event_time", "arrival_time", *stream.attributes, "rejection_reason")
+        assert list(again) == [_plain(row[name]) for name in names], row
+    return sorted(rows, key=lambda row: (row["source"], row["source_offset"], row["source_index"]))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return microseconds(value)
+    return value.toordinal() - date(1970, 1, 1).toordinal() if isinstance(value, date) else value

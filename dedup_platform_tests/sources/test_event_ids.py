@@ -40,7 +40,7 @@ def sha(*pairs: tuple[str, str | None]) -> str:
     ],
 )
 def test_ids(event_id: EventId, fields: dict[str, Any], expected: str) -> None:
-    assert event_id_reader(event_id)(fields) == expected
+    assert event_id_reader(event_id, "json")(fields) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_ids(event_id: EventId, fields: dict[str, Any], expected: str) -> None:
 )
 def test_records_without_an_id(event_id: EventId, fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(RejectedError) as rejected:
-        event_id_reader(event_id)(fields)
+        event_id_reader(event_id, "json")(fields)
     assert rejected.value.reason == reason
 
 
 def test_the_hash_does_not_depend_on_the_order_of_fields() -> None:
-    read = event_id_reader(ALL)
+    read = event_id_reader(ALL, "json")
     assert read({"a": "1", "b": "2"}) == read({"b": "2", "a": "1"}) != read({"a": "2", "b": "1"})
 
 
@@ -75,6 +75,6 @@ records = st.dictionaries(names, st.none() | st.text('ab"[],:\\%', max_size=3), 
 
 @given(records, records)
 def test_different_records_have_different_hashes(one: dict[str, Any], other: dict[str, Any]) -> None:
-    read = event_id_reader(ALL)
+    read = event_id_reader(ALL, "json")
     assert (read(one) == read(other)) == (one == other)
     assert read(one) == sha(*sorted(one.items()))

@@ -336,7 +336,21 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
         ("max_batch_files: 7", "max_batch_files: true", "7: source.max_batch_files: must be a valid integer (got Tru"),
         # fields
         ("entity_id: user\n", "entity_id: ''\n", "10: fields.entity_id: is empty; write the name of a field of the r"),
-        ("entity_id: user\n", "entity_id: [a]\n", "10: fields.entity_id: must be a valid string (got ['a'])"),
+        (
+            "entity_id: user\n",
+            "entity_id: 7\n",
+            "10: fields.entity_id: must be a field: a name, a path like actor.id or items[0].sku, or a l",
+        ),
+        (
+            "entity_id: user\n",
+            "entity_id: [0, a]\n",
+            "10: fields.entity_id: a list of steps begins by the name of a field",
+        ),
+        (
+            "entity_id: user\n",
+            "entity_id: [a, -1]\n",
+            "10: fields.entity_id: -1 is no step; a step is a name, or a place ",
+        ),
         ("[device, counter]", "[]", "11: fields.event_id: "),
         ("[device, counter]", "[a, a]", "11: fields.event_id: names one field twice (got ['a', 'a'])"),
         ("[device, counter]", "{md5: a}", "11: fields.event_id: must be a field name, a list of field names, or {hash"),

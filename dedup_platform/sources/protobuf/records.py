@@ -18,7 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from dedup_platform.sources.compression import DamageError, decompressed
 from dedup_platform.sources.contents import ColumnContents, Contents
 from dedup_platform.sources.pieces import Pieces, read_varint, zigzag
-from dedup_platform.sources.protobuf.values import Converters, SetFields
+from dedup_platform.sources.protobuf.values import Converters
 from dedup_platform.sources.records import (
     MALFORMED_RECORD,
     MAX_RECORD_BYTES,
@@ -73,9 +73,8 @@ class ProtobufMessages:
         event = self._batch.message_type if self._batch else self._message
         self._event = GetMessageClass(event)
         self._converters = Converters()
-        self._defaults = {field.name: self._converters.default(field) for field in event.fields}
         self._named = None if names is None else [event.fields_by_name[name] for name in names]
-        self._fields = self._set_fields if self._named is None else self._named_fields(self._named)
+        self._fields = self._converters.set_fields if self._named is None else self._named_fields(self._named)
         self._columns = self._columns_of(self._named) if self._batch and self._named else None
 
     def records(self, body: bytes, facts: dict[str, Any]) -> Iterator[Record]:
@@ -111,7 +110,7 @@ class ProtobufMessages:
             columns = self._columns(events)
         except (DecodeError, UnicodeDecodeError):
             return None
-        return payloads, ColumnContents(columns.__getitem__, payloads, self.content)
+        return payloads, ColumnContents(columns, columns.__getitem__, payloads, self.content)
 
     def content(self, payload: bytes) -> Content:
         """The fields of one event, whoever wrote it."""
@@ -164,9 +163,6 @@ class ProtobufMessages:
             return {name: list(each if name in texts else map(convert, each)) for name, each, convert in values}
 
         return read
-
-    def _set_fields(self, event: Message) -> Fields:
-        return SetFields(self._converters.set_fields(event), self._defaults)
 
 
 def _indexes(body: bytes) -> tuple[tuple[int, ...], int]:

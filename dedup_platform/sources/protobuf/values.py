@@ -8,14 +8,9 @@ from google.protobuf.message import Message
 
 from dedup_platform.sources.text.canonical_text import base64_text, double_text, float_text, timestamp_text
 from dedup_platform.sources.text.json_records import Number
+from dedup_platform.stream.schemas import WRAPPERS
 
 Convert = Callable[[Any], Any]
-
-
-_WRAPPERS = frozenset(
-    f"google.protobuf.{kind}Value"
-    for kind in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
-)
 
 
 class SetFields(dict[str, Any]):
@@ -40,6 +35,7 @@ class Converters:
 
     def __init__(self) -> None:
         self._made: dict[str, Convert] = {}
+        self._defaults: dict[str, dict[str, Any]] = {}
 
     def of(self, field: FieldDescriptor) -> Convert:
         convert = self._made.get(field.full_name)
@@ -53,8 +49,15 @@ class Converters:
             return None
         return self.of(field)({} if is_map(field) else field.default_value)
 
-    def set_fields(self, message: Message) -> dict[str, Any]:
-        return {field.name: self.of(field)(value) for field, value in message.ListFields()}
+    def set_fields(self, message: Message) -> SetFields:
+        fields = {field.name: self.of(field)(value) for field, value in message.ListFields()}
+        return SetFields(fields, self._defaults_of(message.DESCRIPTOR))
+
+    def _defaults_of(self, kind: Descriptor) -> dict[str, Any]:
+        defaults = self._defaults.get(kind.full_name)
+        if defaults is None:
+            defaults = self._defaults[kind.full_name] = {field.name: self.default(field) for field in kind.fields}
+        return defaults
 
     def _repeated(self, field: FieldDescriptor) -> Convert:
         if is_map(field):
@@ -84,7 +87,7 @@ class Converters:
     def _message(self, kind: Descriptor) -> Convert:
         if kind.full_name == "google.protobuf.Timestamp":
             return _timestamp
-        if kind.full_name in _WRAPPERS:
+        if kind.full_name in WRAPPERS:
             convert = self.of(kind.fields_by_name["value"])
             return lambda wrapper: convert(wrapper.value)
         return self.set_fields
