@@ -8,7 +8,7 @@ from math import inf, isfinite, nan
 from typing import Any
 
 from dedup_platform.sources.times import FROM_YEAR_1, remembering, time_reader
-from dedup_platform.stream import Attribute, decimal_of
+from dedup_platform.stream import ISO_8601, Attribute, decimal_of, formats_of
 
 __all__ = ["attribute_reader"]
 
@@ -88,17 +88,18 @@ def _timestamp_reader(attribute: Attribute) -> AttributeReader:
     return read
 
 
-def _date_reader(date_format: str | None) -> AttributeReader:
+def _date_reader(formats: str | tuple[str, ...] | None) -> AttributeReader:
     def read(text: str) -> int | None:
-        try:
-            if date_format:
-                day = datetime.strptime(text, date_format).date()
-            elif _ISO_DATE.fullmatch(text):
-                day = date.fromisoformat(text)
-            else:
-                return None
-        except ValueError:
-            return None
-        return day.toordinal() - _EPOCH_ORDINAL
+        days = (_date(text, each) for each in formats_of(formats))
+        return next((day.toordinal() - _EPOCH_ORDINAL for day in days if day), None)
 
     return read
+
+
+def _date(text: str, date_format: str) -> date | None:
+    try:
+        if date_format != ISO_8601:
+            return datetime.strptime(text, date_format).date()
+        return date.fromisoformat(text) if _ISO_DATE.fullmatch(text) else None
+    except ValueError:
+        return None

@@ -18,11 +18,11 @@ from dedup_platform.sources.attributes import attribute_reader
 from dedup_platform.sources.contents import Contents
 from dedup_platform.sources.decoding import Delivery, EventDecoder
 from dedup_platform.sources.event_ids import event_id_reader
-from dedup_platform.sources.field_values import FieldReader, field_reader
+from dedup_platform.sources.field_values import FieldReader, field_reader, time_field_reader
 from dedup_platform.sources.plain import plain_decimals, plain_doubles, plain_longs, plain_times
 from dedup_platform.sources.records import Content, RejectedError
 from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, time_reader
-from dedup_platform.stream import Attribute, FieldId, Stream, TimeField, decimal_of
+from dedup_platform.stream import Attribute, FieldId, Stream, TimeField, ZoneField, decimal_of, formats_of
 from dedup_platform.tables import RAW_EVENTS, columns
 
 __all__ = ["BatchDecoder", "typed"]
@@ -73,20 +73,21 @@ class BatchDecoder:
     """Decodes the records of one stream. Pure, as is `single`, the decoder of one record."""
 
     def __init__(self, stream: Stream) -> None:
-        fields, field = stream.fields, partial(field_reader, file_format=stream.source.format)
+        fields, file_format = stream.fields, stream.source.format
+        field, time_field = (partial(read, file_format=file_format) for read in (field_reader, time_field_reader))
         self.single = EventDecoder(stream)
         self._names = ("entity_id", "event_id", "event_time", "arrival_time", *stream.attributes, "rejection_reason")
         self._types = {column.name: str(column.type) for column in columns(stream, RAW_EVENTS)}
         self._event_id = event_id_reader(fields.event_id, stream.source.format)
         self._columns = {
             "entity_id": _Column(field(fields.entity_id)),
-            "event_time": _time(field(fields.event_time.field), fields.event_time, FROM_1970),
+            "event_time": _time(time_field(fields.event_time), fields.event_time, FROM_1970),
         }
         if isinstance(fields.event_id, FieldId):
             self._columns["event_id"] = _Column(field(fields.event_id.field))
         if isinstance(stream.arrival_time, TimeField):
-            self._columns["arrival_time"] = _time(field(stream.arrival_time.field), stream.arrival_time, FROM_1970)
-        self._columns |= {name: _attribute(field(each.field), each) for name, each in stream.attributes.items()}
+            self._columns["arrival_time"] = _time(time_field(stream.arrival_time), stream.arrival_time, FROM_1970)
+        self._columns |= {name: _attribute(time_field(each), each) for name, each in stream.attributes.items()}
         self._doubts = [*_doubts(stream), *(_has_no_value(name, self._columns[name]) for name in stream.attributes)]
 
     def decode(self, contents: Contents, deliveries: Sequence[Delivery]) -> pl.DataFrame:
@@ -101,14 +102,18 @@ class BatchDecoder:
 
     def _events(self, contents: Contents, deliveries: Sequence[Delivery]) -> tuple[pl.DataFrame, pl.Series]:
         """The rows as columns tell them, and whether each is beyond doubt."""
-        odd: set[int] = set()
+        odd = set(contents.rejected)
+        paths = [delivery.path for delivery in deliveries]
         texts = pl.DataFrame(
-            [_texts(each.field.values(contents), odd).alias(name) for name, each in self._columns.items()]
+            [_texts(each.field.values(contents, paths), odd).alias(name) for name, each in self._columns.items()]
         )
         plain = texts.select(each.plain_values(pl.col(name)).alias(name) for name, each in self._columns.items())
         values = {name: each.values(plain[name], texts[name]) for name, each in self._columns.items()}
         if "event_id" not in values:
-            values["event_id"] = pl.Series([self._event_id_of(content) for content in contents], dtype=pl.String)
+            values["event_id"] = pl.Series(
+                [self._event_id_of(content, path) for content, path in zip(contents, paths, strict=True)],
+                dtype=pl.String,
+            )
         values["arrival_time"] = _arrivals(deliveries, values.get("arrival_time"))
         rows = pl.DataFrame(values).hstack(texts.select(pl.all().name.prefix(_TEXT)))
         is_sure = ~pl.any_horizontal(pl.coalesce(doubt, True) for doubt in self._doubts)
@@ -119,9 +124,9 @@ class BatchDecoder:
         )
         return events.select(self._names), events[_IS_SURE].scatter(sorted(odd), False)
 
-    def _event_id_of(self, content: Content) -> str | None:
+    def _event_id_of(self, content: Content, path: str) -> str | None:
         try:
-            return None if isinstance(content, str) else self._event_id(content)
+            return None if isinstance(content, str) else self._event_id(content, path)
         except RejectedError:
             return None
 
@@ -192,7 +197,8 @@ def _time(field: FieldReader, time: TimeField | Attribute, possible: range) -> _
         return moment if moment is not None and moment in possible else None
 
     def plain(texts: pl.Expr) -> pl.Expr:
-        moments = plain_times(texts, time.format, time.timezone)
+        moments = plain_times(texts, formats_of(time.format)[0], str(time.timezone))
         return pl.when(moments.is_between(possible.start, possible.stop - 1)).then(moments)
 
-    return _Column(field, "timestamp", read, plain)
+    # What stands in the record decides for each text alone.
+    return _Column(field, "timestamp", read, None if isinstance(time.timezone, ZoneField) else plain)

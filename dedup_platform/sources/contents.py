@@ -35,6 +35,11 @@ class Contents:
     def fields(self, names: Collection[str]) -> Iterable[Fields]:
         """Those of every record, these at least: all of them that it has. None at all of one that is rejected."""
 
+    @property
+    @abstractmethod
+    def rejected(self) -> Iterable[int]:
+        """The places of records that have no fields."""
+
 
 class ListedContents(Contents):
     """They are known one by one."""
@@ -54,6 +59,10 @@ class ListedContents(Contents):
 
     def fields(self, names: Collection[str]) -> Iterable[Fields]:  # noqa: ARG002  # they are at hand
         return self._fields
+
+    @property
+    def rejected(self) -> Iterable[int]:
+        return (place for place, content in enumerate(self._contents) if isinstance(content, str))
 
 
 class ColumnContents(Contents):
@@ -86,6 +95,10 @@ class ColumnContents(Contents):
             return [_NO_FIELDS] * len(self)
         return (dict(zip(there, row, strict=True)) for row in zip(*map(self._column, there), strict=True))
 
+    @property
+    def rejected(self) -> Iterable[int]:
+        return ()
+
 
 class JoinedContents(Contents):
     """Those of several, one after the other."""
@@ -106,3 +119,8 @@ class JoinedContents(Contents):
 
     def fields(self, names: Collection[str]) -> Iterable[Fields]:
         return chain.from_iterable(part.fields(names) for part in self._parts)
+
+    @property
+    def rejected(self) -> Iterable[int]:
+        begins = (0, *self._ends)
+        return (begin + place for begin, part in zip(begins, self._parts, strict=False) for place in part.rejected)

@@ -7,15 +7,15 @@ payload_context alone, with the record's `source` and the arrival time that raw_
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
 from dedup_platform.planning.moments import in_microseconds, microseconds
 from dedup_platform.sources.attributes import attribute_reader
-from dedup_platform.sources.event_ids import event_id_reader, id_fields, text_of
-from dedup_platform.sources.field_values import FieldReader, field_reader
+from dedup_platform.sources.event_ids import event_id_reader, id_fields
+from dedup_platform.sources.field_values import FieldReader, field_reader, text_of, time_field_reader
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import (
     BEFORE_START,
@@ -57,6 +57,7 @@ class Delivery:
     is_arrival_known: bool
     is_tabular: bool  # a column that the file lacks is an error of the file; in JSON a name may be left out
     is_arrival_fixed: bool = False  # `arrival` was told by the record itself, when it was taken in
+    path: str = ""  # of the file, below the source's root
 
 
 class EventDecoder:
@@ -67,17 +68,18 @@ class EventDecoder:
         self._entity = field_reader(fields.entity_id, file_format)
         self._keeps_missing_entity = stream.missing_entity == "keep"
         self._event_id = event_id_reader(fields.event_id, file_format)
-        self._time = field_reader(fields.event_time.field, file_format)
+        self._time = time_field_reader(fields.event_time, file_format)
         self._read_time = time_reader(fields.event_time.format, fields.event_time.timezone)
         self._messages = MessageReader(stream)
-        self._columns = (self._entity, *id_fields(fields.event_id, file_format), self._time)
+        ids = (field_reader(field, file_format) for field in id_fields(fields.event_id))
+        self._columns = (self._entity, *ids, self._time)
         self._arrival = stream.arrival_time
         if isinstance(self._arrival, TimeField | FileName):
             self._read_arrival = time_reader(self._arrival.format, self._arrival.timezone)
         if isinstance(self._arrival, TimeField):
-            self._arrival_field = field_reader(self._arrival.field, file_format)
+            self._arrival_field = time_field_reader(self._arrival, file_format)
         self._attributes = [
-            (field_reader(attribute.field, file_format), attribute_reader(attribute), UNREADABLE_ATTRIBUTE + name)
+            (time_field_reader(attribute, file_format), attribute_reader(attribute), UNREADABLE_ATTRIBUTE + name)
             for name, attribute in stream.attributes.items()
         ]
         self._start = microseconds(stream.partitions.start)
@@ -91,7 +93,8 @@ class EventDecoder:
             found = re.search(self._arrival.file_name, source)
             arrival = self._possible_arrival(found[1] if found else None)
         is_known = arrival is not None
-        return Delivery(arrival if arrival is not None else microseconds(modified), is_known, file_format in _TABULAR)
+        known = arrival if arrival is not None else microseconds(modified)
+        return Delivery(known, is_known, file_format in _TABULAR, path=source)
 
     def message_delivery(self, timestamp: int, message_format: str, has_append_time: bool) -> Delivery:
         """What the records of one Kafka message share; `timestamp` is the message's own, in microseconds."""
@@ -116,7 +119,7 @@ class EventDecoder:
         if CREATE_TIME in context:
             delivery = self.message_delivery(delivery.arrival, context["format"], has_append_time=False)
         if is_arrival_fixed:
-            delivery = Delivery(microseconds(modified), True, delivery.is_tabular, is_arrival_fixed=True)
+            delivery = replace(delivery, arrival=microseconds(modified), is_arrival_known=True, is_arrival_fixed=True)
         content = TOMBSTONE if payload is None else self._messages.content(payload, context)
         return content, delivery
 
@@ -129,10 +132,11 @@ class EventDecoder:
             arrival = self._arrival_time(content, delivery)
             if delivery.is_tabular:
                 self._check_columns(content)
-            event_id = self._event_id(content)
-            entity_id = self._entity_id(content)
-            event_time = self._event_time(content, arrival)
-            return (entity_id, event_id, event_time, arrival, *self._attribute_values(content), None)
+            path = delivery.path
+            event_id = self._event_id(content, path)
+            entity_id = self._entity_id(content, path)
+            event_time = self._event_time(content, path, arrival)
+            return (entity_id, event_id, event_time, arrival, *self._attribute_values(content, path), None)
         except RejectedError as rejected:
             return (None, None, None, arrival, *(None for _ in self._attributes), rejected.reason)
 
@@ -142,7 +146,7 @@ class EventDecoder:
         if isinstance(self._arrival, TimeField):
             if delivery.is_tabular:
                 _check_column(self._arrival_field, fields)
-            arrival = self._possible_arrival(text_of(self._arrival_field.value(fields)))
+            arrival = self._possible_arrival(text_of(self._arrival_field.value(fields, delivery.path)))
             if arrival is None:
                 raise RejectedError(UNREADABLE_ARRIVAL_TIME)
             return arrival
@@ -158,14 +162,14 @@ class EventDecoder:
         for column in self._columns:
             _check_column(column, fields)
 
-    def _entity_id(self, fields: Fields) -> str | None:
-        entity_id = text_of(self._entity.value(fields)) or None
+    def _entity_id(self, fields: Fields, path: str) -> str | None:
+        entity_id = text_of(self._entity.value(fields, path)) or None
         if entity_id is None and not self._keeps_missing_entity:
             raise RejectedError(MISSING_ENTITY)
         return entity_id
 
-    def _event_time(self, fields: Fields, arrival: int) -> int:
-        text = text_of(self._time.value(fields))
+    def _event_time(self, fields: Fields, path: str, arrival: int) -> int:
+        text = text_of(self._time.value(fields, path))
         event_time = self._read_time(text) if text is not None else None
         if event_time is None:
             raise RejectedError(UNREADABLE_EVENT_TIME)
@@ -179,10 +183,10 @@ class EventDecoder:
             raise RejectedError(BEYOND_HORIZON)
         return event_time
 
-    def _attribute_values(self, fields: Fields) -> list[Any]:
+    def _attribute_values(self, fields: Fields, path: str) -> list[Any]:
         values = []
         for reader, read, reason in self._attributes:
-            value = text_of(reader.value(fields))
+            value = text_of(reader.value(fields, path))
             if read is not None and value is not None:
                 parsed = read(value)
                 if value and parsed is None:

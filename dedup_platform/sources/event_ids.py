@@ -11,59 +11,56 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
-from dedup_platform.sources.field_values import ABSENT, FieldReader, field_reader
-from dedup_platform.sources.records import AMBIGUOUS, MALFORMED_RECORD, MISSING_EVENT_ID, Fields, RejectedError
-from dedup_platform.sources.text.json_records import Number, canonical
+from dedup_platform.sources.field_values import ABSENT, FieldReader, field_reader, text_of
+from dedup_platform.sources.records import MISSING_EVENT_ID, Fields, RejectedError
+from dedup_platform.sources.text.json_records import canonical
 from dedup_platform.stream import FieldHash, FieldId, FieldList
+from dedup_platform.stream.definitions import Definition
 from dedup_platform.stream.fields import EventId
-from dedup_platform.stream.paths import FieldSpelling
+from dedup_platform.stream.paths import field_path
 
-__all__ = ["event_id_reader", "id_fields", "text_of"]
+__all__ = ["event_id_reader", "id_fields"]
 
-
-def text_of(value: Any) -> str | None:
-    """The text of a field's value: None for null, canonical JSON for nested values, a number as it was written."""
-    if type(value) is str or value is None:
-        return value
-    if value is AMBIGUOUS:
-        raise RejectedError(MALFORMED_RECORD)
-    return str(value) if isinstance(value, Number) else canonical(value)
+EventIdReader = Callable[[Fields, str], str]
+"""From a record's fields and the path of its file to its event id."""
 
 
-def id_fields(event_id: EventId, file_format: str) -> tuple[FieldReader, ...]:
-    """The fields that an event id names, of records of a format."""
+def id_fields(event_id: EventId) -> Sequence[Definition]:
+    """The fields that an event id names."""
     match event_id:
         case FieldId(field=field):
-            named: Sequence[FieldSpelling] = (field,)
+            return (field,)
         case FieldList(fields=fields):
-            named = fields
+            return fields
         case FieldHash(hash=fields):
-            named = () if fields == "*" else tuple(fields)
-    return tuple(field_reader(field, file_format) for field in named)
+            return () if fields == "*" else tuple(fields)
 
 
-def event_id_reader(event_id: EventId, file_format: str) -> Callable[[Fields], str]:
-    """A function from a record's fields to its event id; it raises RejectedError where there is none.
+def event_id_reader(event_id: EventId, file_format: str) -> EventIdReader:
+    """A function that reads the event ids of records of a format; it raises RejectedError where there is none.
 
     A field of an id that is absent, null or empty makes the id missing. To a hash an empty text or a null is a value
     like any other; only a field that is named and absent is missing.
     """
-    readers = id_fields(event_id, file_format)
+    fields = id_fields(event_id)
+    readers = [field_reader(field, file_format) for field in fields]
     if isinstance(event_id, FieldId):
-        return lambda fields: _present(fields, readers[0])
+        return lambda record, path: _present(record, path, readers[0])
     if isinstance(event_id, FieldList):
-        return lambda fields: canonical([_present(fields, reader) for reader in readers])
-    if not readers:
-        return _hash_all
-    names = _hashed_names(tuple(reader.path.text for reader in readers))
-    if all(reader.path.plain == reader.path.text for reader in readers):
-        return lambda fields: _hash(fields, names)
-    found = {reader.path.text: reader.find for reader in readers}
-    return lambda fields: _hash(_there({name: find(fields) for name, find in found.items()}), names)
+        return lambda record, path: canonical([_present(record, path, reader) for reader in readers])
+    if not fields:
+        return lambda record, _: _hash_all(record)
+    texts = [field_path(field).text for field in event_id.hash if field != "*"]
+    names = _hashed_names(tuple(texts))
+    if all(field_path(field).plain == field for field in event_id.hash):
+        return lambda record, _: _hash(record, names)
+    return lambda record, path: _hash(
+        _there({text: reader.find(record, path) for text, reader in zip(texts, readers, strict=True)}), names
+    )
 
 
-def _present(fields: Fields, reader: FieldReader) -> str:
-    text = text_of(reader.value(fields))
+def _present(fields: Fields, path: str, reader: FieldReader) -> str:
+    text = text_of(reader.value(fields, path))
     if not text:
         raise RejectedError(MISSING_EVENT_ID)
     return text

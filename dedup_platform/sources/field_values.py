@@ -1,88 +1,252 @@
-"""What the definition of a field in a stream file means: which value of a record it is.
+"""What a field of a stream file means: which value of a record it is, alone (`find`) and in columns (`values`).
 
-This is the one place that says so. Whoever reads columns at once gives what these functions give for each record.
+This is the one place that says so. Whoever reads columns in another way must find what `find` does.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
-from dedup_platform.sources.contents import Contents
-from dedup_platform.sources.records import AMBIGUOUS, Fields
-from dedup_platform.stream.paths import FieldPath, FieldSpelling, Step, field_path
+import polars as pl
 
-__all__ = ["ABSENT", "FieldReader", "field_reader"]
+from dedup_platform.sources.contents import Contents
+from dedup_platform.sources.records import AMBIGUOUS, MALFORMED_RECORD, Fields, RejectedError
+from dedup_platform.sources.text.json_records import Number, canonical
+from dedup_platform.sources.times import ZONE_MARK
+from dedup_platform.stream import Attribute, TimeField, ZoneField
+from dedup_platform.stream.definitions import Constant, Definition, FilePath, FirstOf, Join, TextPattern
+from dedup_platform.stream.paths import FieldPath, Step, field_path
+
+__all__ = ["ABSENT", "FieldReader", "PathReader", "field_reader", "text_of", "time_field_reader"]
 
 ABSENT = object()
 """The value of what is not there; null is there."""
 
+_NO_VALUE = (None, "")
 
-@dataclass(frozen=True)
+
+def text_of(value: Any) -> str | None:
+    """The text of a field's value: None for null, canonical JSON for nested values, a number as it was written."""
+    if type(value) is str or value is None:
+        return value
+    if value is AMBIGUOUS:
+        raise RejectedError(MALFORMED_RECORD)
+    return str(value) if isinstance(value, Number) else canonical(value)
+
+
 class FieldReader:
-    """Reads one field of records."""
+    """Reads one field of records. `path` is that of the record's file below the source's root."""
 
-    path: FieldPath
-    find: Callable[[Fields], Any]
-    """The value in a record: ABSENT if there is none, AMBIGUOUS if its column has no name of its own."""
-    names: tuple[str, ...]
-    """The fields of the record itself that decide the value."""
+    @abstractmethod
+    def find(self, fields: Fields, path: str) -> Any:
+        """The value in a record: ABSENT if there is none, AMBIGUOUS if its column has no name of its own."""
 
-    def value(self, fields: Fields) -> Any:
+    def value(self, fields: Fields, path: str) -> Any:
         """The value in a record, None if there is none."""
-        found = self.find(fields)
+        found = self.find(fields, path)
         return None if found is ABSENT else found
 
-    def values(self, contents: Contents) -> Sequence[Any]:
-        """The value in each of some records."""
-        if self.path.plain:
-            return contents.column(self.path.plain)
-        return [self.value(fields) for fields in contents.fields(self.names)]
+    @abstractmethod
+    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:
+        """The value in each of some records; of one without fields, anything."""
+
+    def missing(self, fields: Fields) -> str | None:  # noqa: ARG002  # most look at none
+        """The column that a record of columns would need for this and does not have; None if it has it."""
+        return None
+
+
+def field_reader(field: Definition, file_format: str) -> FieldReader:
+    """The reader of what a stream file names, for records of a format."""
+    match field:
+        case FirstOf(first_of=parts):
+            return _FirstOf([field_reader(part, file_format) for part in parts])
+        case Join(join=parts, between=between):
+            return _Join([field_reader(part, file_format) for part in parts], between)
+        case TextPattern(pattern=pattern, field=part):
+            return _TextPattern(field_reader(part, file_format), pattern)
+        case Constant(constant=text):
+            return _Constant(text)
+        case FilePath(path=pattern):
+            return _FilePath(pattern)
+    path = field_path(field)
+    return _Named(path.plain) if path.plain else PathReader(path, maps_are_pairs=file_format == "parquet")
+
+
+def time_field_reader(time: TimeField | Attribute, file_format: str) -> FieldReader:
+    """The reader of a time's text, with its zone behind ZONE_MARK where that stands in the record, too."""
+    text = field_reader(time.field, file_format)
+    if not isinstance(time.timezone, ZoneField):
+        return text
+    return _Zoned(text, field_reader(time.timezone.field, file_format))
+
+
+class _Named(FieldReader):
+    """A field of the record itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def find(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
+        return fields.get(self._name, ABSENT)
+
+    def value(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
+        return fields.get(self._name)
+
+    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:  # noqa: ARG002
+        return contents.column(self._name)
 
     def missing(self, fields: Fields) -> str | None:
-        """What a record that has none of `names` lacks."""
-        return None if any(name in fields for name in self.names) else self.path.text
+        return None if self._name in fields else self._name
 
 
-def field_reader(field: FieldSpelling, file_format: str) -> FieldReader:
-    """The reader of what a stream file names, for records of a format: rows of Parquet have maps as lists of pairs."""
-    path = field_path(field)
-    if path.plain:
-        return FieldReader(path, _named(path.plain), (path.plain,))
-    names = tuple(name for name in (path.name, path.top) if name)
-    return FieldReader(path, _found(path, file_format == "parquet"), names)
+class PathReader(FieldReader):
+    """What a path leads to. Rows of Parquet have their maps as lists of pairs."""
 
+    def __init__(self, path: FieldPath, maps_are_pairs: bool) -> None:
+        self._path = path
+        self._maps_are_pairs = maps_are_pairs
+        self._names = tuple(name for name in (path.name, path.top) if name)
 
-def _named(name: str) -> Callable[[Fields], Any]:
-    return lambda fields: fields.get(name, ABSENT)
-
-
-def _found(path: FieldPath, maps_are_pairs: bool) -> Callable[[Fields], Any]:
-    def find(fields: Fields) -> Any:
-        if path.name is not None and path.name in fields:
-            return fields[path.name]
+    def find(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
+        name = self._path.name
+        if name is not None and name in fields:
+            return fields[name]
         value: Any = fields
-        for step in path.steps:
-            value = _inner(value, step, maps_are_pairs)
+        for step in self._path.steps:
+            value = self._inner(value, step)
         return value
 
-    return find
+    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:  # noqa: ARG002
+        return [self.value(fields, "") for fields in contents.fields(self._names)]
 
+    def missing(self, fields: Fields) -> str | None:
+        return None if any(name in fields for name in self._names) else self._path.text
 
-def _inner(value: Any, step: Step, maps_are_pairs: bool) -> Any:
-    """What a step into a value leads to. Into null it leads to null."""
-    if value is None or value is AMBIGUOUS:
-        return value
-    if isinstance(value, dict) and isinstance(step, str):
-        return value.get(step, ABSENT)
-    if isinstance(value, list):
-        if isinstance(step, int):
-            return value[step] if step < len(value) else ABSENT
-        if maps_are_pairs:
-            return _of_key(value, step)
-    return ABSENT
+    def _inner(self, value: Any, step: Step) -> Any:
+        """What a step into a value leads to. Into null it leads to null."""
+        if value is None or value is AMBIGUOUS:
+            return value
+        if isinstance(value, dict) and isinstance(step, str):
+            return value.get(step, ABSENT)
+        if isinstance(value, list):
+            if isinstance(step, int):
+                return value[step] if step < len(value) else ABSENT
+            if self._maps_are_pairs:
+                return _of_key(value, step)
+        return ABSENT
 
 
 def _of_key(pairs: list[Any], key: str) -> Any:
     """The last value of a key in a list of [key, value]."""
     values = [pair[1] for pair in pairs if isinstance(pair, list) and len(pair) == 2 and pair[0] == key]
     return values[-1] if values else ABSENT
+
+
+class _FirstOf(FieldReader):
+    def __init__(self, parts: Sequence[FieldReader]) -> None:
+        self._parts = parts
+
+    def find(self, fields: Fields, path: str) -> Any:
+        return _first(part.value(fields, path) for part in self._parts)
+
+    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:
+        return [_first(row) for row in zip(*(part.values(contents, paths) for part in self._parts), strict=True)]
+
+    def missing(self, fields: Fields) -> str | None:
+        lacking = [part.missing(fields) for part in self._parts]
+        return lacking[0] if all(lacking) else None
+
+
+def _first(values: Iterable[Any]) -> Any:
+    return next((value for value in values if value not in _NO_VALUE), None)
+
+
+class _Join(FieldReader):
+    def __init__(self, parts: Sequence[FieldReader], between: str) -> None:
+        self._parts = parts
+        self._between = between
+
+    def find(self, fields: Fields, path: str) -> Any:
+        return self._joined([part.value(fields, path) for part in self._parts])
+
+    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:
+        return [self._joined(row) for row in zip(*(part.values(contents, paths) for part in self._parts), strict=True)]
+
+    def missing(self, fields: Fields) -> str | None:
+        return next((lacking for part in self._parts if (lacking := part.missing(fields))), None)
+
+    def _joined(self, values: Sequence[Any]) -> Any:
+        if AMBIGUOUS in values:
+            return AMBIGUOUS
+        texts = [text_of(value) for value in values]
+        return self._between.join(text for text in texts if text) if all(texts) else None
+
+
+class _TextPattern(FieldReader):
+    def __init__(self, part: FieldReader, pattern: str) -> None:
+        self._part = part
+        self._pattern = pattern
+
+    def find(self, fields: Fields, path: str) -> Any:
+        value = self._part.value(fields, path)
+        return value if value is AMBIGUOUS else _matched(self._pattern, text_of(value))
+
+    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:
+        values = self._part.values(contents, paths)
+        texts = [None if value is AMBIGUOUS else text_of(value) for value in values]
+        found = pl.Series(texts, dtype=pl.String).str.extract(self._pattern).to_list()
+        return [value if value is AMBIGUOUS else each for value, each in zip(values, found, strict=True)]
+
+    def missing(self, fields: Fields) -> str | None:
+        return self._part.missing(fields)
+
+
+class _Zoned(FieldReader):
+    def __init__(self, text: FieldReader, zone: FieldReader) -> None:
+        self._parts = text, zone
+
+    def find(self, fields: Fields, path: str) -> Any:
+        text, zone = self._parts
+        return _zoned(text.value(fields, path), zone.value(fields, path))
+
+    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:
+        return [_zoned(*row) for row in zip(*(part.values(contents, paths) for part in self._parts), strict=True)]
+
+    def missing(self, fields: Fields) -> str | None:
+        return self._parts[0].missing(fields)
+
+
+def _zoned(text: Any, zone: Any) -> Any:
+    if AMBIGUOUS in (text, zone) or text in _NO_VALUE:
+        return AMBIGUOUS if text not in _NO_VALUE else text
+    # The last mark is the one: a zone that has one in it is none anyway.
+    return ZONE_MARK.join((text_of(text) or "", (text_of(zone) or "").replace(ZONE_MARK, " ")))
+
+
+class _Constant(FieldReader):
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def find(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
+        return self._text
+
+    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:  # noqa: ARG002
+        return [self._text] * len(contents)
+
+
+class _FilePath(FieldReader):
+    def __init__(self, pattern: str) -> None:
+        self._matched: Callable[[str], str | None] = lru_cache(1024)(lambda path: _matched(pattern, path))
+
+    def find(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
+        return self._matched(path)
+
+    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:  # noqa: ARG002
+        return [self._matched(path) for path in paths]
+
+
+def _matched(pattern: str, text: str | None) -> str | None:
+    """What the group of a pattern finds in a text."""
+    found: str | None = pl.Series([text], dtype=pl.String).str.extract(pattern).item()
+    return found

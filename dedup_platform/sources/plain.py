@@ -6,12 +6,12 @@ that takes more than a look: for whatever is null, the single reader has to be a
 
 import polars as pl
 
-from dedup_platform.stream import EPOCH_UNITS
+from dedup_platform.stream import EPOCH_UNITS, ISO_8601
 
 __all__ = ["plain_decimals", "plain_doubles", "plain_longs", "plain_times"]
 
 _LONG_DIGITS = 18  # of which 64 bits hold every number
-_EPOCH_DIGITS = {1: 12, 1_000: 15, 1_000_000: 18}  # as many as the year 9999 has in these units
+_EPOCH_DIGITS = {1: 12, 1_000: 15, 1_000_000: 18, 1_000_000_000: 18}  # as the year 9999 has, as far as bits go
 _DATE_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-5][0-9](?:\.[0-9]{1,6})?"
 _UTC = r"(?:Z|\+00:00)"
 
@@ -37,8 +37,9 @@ def plain_times(texts: pl.Expr, time_format: str | None, timezone: str) -> pl.Ex
     """Microseconds since 1970: of ISO 8601 with seconds and in UTC, and of whole numbers since then."""
     if time_format in EPOCH_UNITS:
         unit = EPOCH_UNITS[time_format]
-        return plain_longs(texts, _EPOCH_DIGITS[unit]) * (1_000_000 // unit)
-    if time_format is not None:
+        ticks = plain_longs(texts, _EPOCH_DIGITS[unit])
+        return ticks * (1_000_000 // unit) if unit <= 1_000_000 else ticks // (unit // 1_000_000)
+    if time_format not in (None, ISO_8601):
         return pl.lit(None, pl.Int64)
     offset = f"{_UTC}?" if timezone == "UTC" else _UTC
     plain = _only(texts, f"{_DATE_TIME}{offset}$").str.strip_suffix("Z").str.strip_suffix("+00:00")

@@ -13,6 +13,7 @@ from dedup_platform.stream.fields import (
     FileName,
     KafkaAppendTime,
     TimeField,
+    ZoneField,
 )
 from dedup_platform.stream.file import load_stream, load_streams
 from dedup_platform.stream.model import Stream
@@ -31,10 +32,19 @@ from dedup_platform.stream.rules import (
 )
 from dedup_platform.stream.s3_path import S3Path
 from dedup_platform.stream.source import FilesSource, KafkaSource, Lane
-from dedup_platform.stream.values import EPOCH_UNITS, RESERVED_COLUMNS, decimal_of, format_duration, parse_duration
+from dedup_platform.stream.values import (
+    EPOCH_UNITS,
+    ISO_8601,
+    RESERVED_COLUMNS,
+    decimal_of,
+    format_duration,
+    formats_of,
+    parse_duration,
+)
 
 __all__ = [
     "EPOCH_UNITS",
+    "ISO_8601",
     "RESERVED_COLUMNS",
     "Aggregate",
     "Attribute",
@@ -66,8 +76,10 @@ __all__ = [
     "Sink",
     "Stream",
     "TimeField",
+    "ZoneField",
     "decimal_of",
     "format_duration",
+    "formats_of",
     "load_stream",
     "load_streams",
     "parse_duration",

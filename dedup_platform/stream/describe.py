@@ -3,12 +3,14 @@
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from dedup_platform.stream.definitions import KEY_OF
 from dedup_platform.stream.positions import Document
 
 __all__ = ["describe_errors"]
@@ -23,12 +25,24 @@ def describe_errors(error: ValidationError, document: Document, model: type[Base
 
 def _describe(details: ErrorDetails, document: Document, model: type[BaseModel]) -> tuple[int, str]:
     loc = details["loc"]
-    line, steps = document.locate(loc)
+    line, steps = document.locate(_as_written(loc, document))
     if details["type"] == "missing":
         steps.append(loc[-1])
     key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
     reason = _reason(details, _part_at(model, loc))
     return line, f"{key}: {reason}" if key else reason
+
+
+def _as_written(loc: Sequence[str | int], document: Document) -> Sequence[str | int]:
+    """`loc` without the key `field` where what defines the field stands beside the part's other keys."""
+    for place, (step, kind) in enumerate(pairwise(loc)):
+        if (
+            step == "field"
+            and kind in KEY_OF
+            and document.locate([*loc[:place], KEY_OF[kind]])[1][-1:] == [KEY_OF[kind]]
+        ):
+            return [*loc[:place], *loc[place + 1 :]]
+    return loc
 
 
 def _reason(details: ErrorDetails, part: type[BaseModel]) -> str:

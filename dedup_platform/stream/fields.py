@@ -1,19 +1,31 @@
 """Which fields of a record say what the event is."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PlainValidator, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    Tag,
+    model_validator,
+)
 
-from dedup_platform.stream.paths import FieldRef, FieldSpelling, field_path, field_spelling
+from dedup_platform.stream.definitions import Definition, spelled
+from dedup_platform.stream.paths import FieldSpelling, field_path, field_spelling
 from dedup_platform.stream.values import (
     EPOCH_UNITS,
     AttributeType,
     ColumnName,
     FieldName,
     Part,
-    TimeFormat,
+    TimeFormats,
     TimezoneName,
+    formats_of,
 )
 
 __all__ = [
@@ -26,10 +38,12 @@ __all__ = [
     "FileName",
     "KafkaAppendTime",
     "TimeField",
+    "ZoneField",
+    "definitions",
 ]
 
 
-def _distinct(fields: tuple[FieldSpelling, ...]) -> tuple[FieldSpelling, ...]:
+def _distinct(fields: tuple[Definition, ...]) -> tuple[Definition, ...]:
     if len(set(fields)) != len(fields):
         raise ValueError("names one field twice")
     return fields
@@ -38,13 +52,13 @@ def _distinct(fields: tuple[FieldSpelling, ...]) -> tuple[FieldSpelling, ...]:
 class FieldId(Part):
     """The event id is one field."""
 
-    field: FieldRef
+    field: Definition
 
 
 class FieldList(Part):
     """The event id is made of several fields."""
 
-    fields: Annotated[tuple[FieldRef, ...], Field(min_length=1), AfterValidator(_distinct)]
+    fields: Annotated[tuple[Definition, ...], Field(min_length=1), AfterValidator(_distinct)]
 
 
 def _hashed(value: Any) -> Any:
@@ -59,13 +73,15 @@ def _hashed(value: Any) -> Any:
 class FieldHash(Part):
     """The event id is a hash of fields, `"*"` for all of them, as sorted pairs of name and text."""
 
-    hash: Annotated[str | tuple[FieldSpelling, ...], PlainValidator(_hashed)]
+    hash: Annotated[
+        str | tuple[FieldSpelling, ...],
+        PlainValidator(_hashed),
+        PlainSerializer(lambda value: value, return_type=Any),
+    ]
 
 
 def _event_id_spelling(value: Any) -> Any:
-    if isinstance(value, str):
-        return {"field": value}
-    return {"fields": value} if isinstance(value, list | tuple) else value
+    return {"fields": value} if isinstance(value, list | tuple) else spelled(value)
 
 
 def _kind_by_key(kinds: dict[str, str]) -> Any:
@@ -90,16 +106,33 @@ EventId = Annotated[
 ]
 
 
-def _field_spelling(value: Any) -> Any:
-    return {"field": value} if isinstance(value, str | list | tuple) else value
+class ZoneField(Part):
+    """The time zone stands in a field of the record: a name like Europe/Paris, or an offset like +02:00."""
+
+    field: Definition
+
+
+def _zone_spelling(value: Any) -> Any:
+    return spelled(value) if isinstance(value, dict) else value
+
+
+def _zone_kind(value: Any) -> str:
+    return "ZoneField" if isinstance(value, dict | ZoneField) else "text"
+
+
+Timezone = Annotated[
+    Annotated[TimezoneName, Tag("text")] | Annotated[ZoneField, Tag("ZoneField")],
+    Discriminator(_zone_kind),
+    BeforeValidator(_zone_spelling),
+]
 
 
 class TimeField(Part):
     """A time in a field. Without `format` it is ISO 8601; a text without an offset is in `timezone`."""
 
-    field: FieldRef
-    format: TimeFormat | None = None
-    timezone: TimezoneName = "UTC"
+    field: Definition
+    format: TimeFormats | None = None
+    timezone: Timezone = "UTC"
 
 
 def _one_group(pattern: str) -> str:
@@ -116,7 +149,7 @@ class FileName(Part):
     """A time in the file's path below the source's root: the one group of the regular expression `file_name`."""
 
     file_name: Annotated[FieldName, AfterValidator(_one_group)]
-    format: TimeFormat | None = None
+    format: TimeFormats | None = None
     timezone: TimezoneName = "UTC"
 
 
@@ -151,33 +184,59 @@ ArrivalTime = Annotated[
             "must be a field, {file_name: a regular expression}, {file_modified: true} or {kafka_append_time: true}"
         ),
     ),
-    BeforeValidator(_field_spelling),
+    BeforeValidator(spelled),
 ]
 
 
 class Attribute(Part):
     """A typed column beside the event's own. `format` and `timezone` are for times and dates."""
 
-    field: FieldRef
+    field: Definition
     type: AttributeType = "string"
-    format: TimeFormat | None = None
-    timezone: TimezoneName = "UTC"
+    format: TimeFormats | None = None
+    timezone: Timezone = "UTC"
 
     @model_validator(mode="after")
     def _format_fits_type(self) -> "Attribute":
         if self.format is not None and self.type not in ("timestamp", "date"):
             raise ValueError(f"format is for timestamp and date, not for {self.type}")
-        if self.type == "date" and self.format in EPOCH_UNITS:
-            raise ValueError(f"a date has no {self.format}; make it a timestamp, or write a format like %Y-%m-%d")
+        epoch = [each for each in formats_of(self.format) if each in EPOCH_UNITS]
+        if self.type == "date" and epoch:
+            raise ValueError(f"a date has no {epoch[0]}; make it a timestamp, or write a format like %Y-%m-%d")
+        if self.type != "timestamp" and isinstance(self.timezone, ZoneField):
+            raise ValueError(f"the timezone of a field is for timestamp, not for {self.type}")
         return self
 
 
 class Fields(Part):
     """Which fields of a record say what the event is."""
 
-    entity_id: FieldRef
+    entity_id: Definition
     event_id: EventId
-    event_time: Annotated[TimeField, BeforeValidator(_field_spelling)]
+    event_time: Annotated[TimeField, BeforeValidator(spelled)]
     arrival_time: ArrivalTime | None = None
     """None: what the source itself says, `file_modified` or `kafka_append_time`."""
-    attributes: dict[ColumnName, Annotated[Attribute, BeforeValidator(_field_spelling)]] = Field(default_factory=dict)
+    attributes: dict[ColumnName, Annotated[Attribute, BeforeValidator(spelled)]] = Field(default_factory=dict)
+
+
+def definitions(fields: Fields) -> Iterator[tuple[tuple[str, ...], Definition]]:
+    """What the stream file says of each field of a record, with the path of its key below `fields`."""
+    yield ("entity_id",), fields.entity_id
+    match fields.event_id:
+        case FieldId(field=field):
+            yield ("event_id",), field
+        case FieldList(fields=parts):
+            yield from ((("event_id",), part) for part in parts)
+        case FieldHash(hash=parts) if parts != "*":
+            yield from ((("event_id", "hash"), part) for part in parts)
+    yield from ((("event_time",), field) for field in _fields_of(fields.event_time))
+    if isinstance(fields.arrival_time, TimeField):
+        yield from ((("arrival_time",), field) for field in _fields_of(fields.arrival_time))
+    for column, attribute in fields.attributes.items():
+        yield from ((("attributes", column), field) for field in _fields_of(attribute))
+
+
+def _fields_of(part: TimeField | Attribute) -> Iterator[Definition]:
+    yield part.field
+    if isinstance(part.timezone, ZoneField):
+        yield part.timezone.field

@@ -19,8 +19,9 @@ from pydantic import (
     model_validator,
 )
 
-from dedup_platform.stream.fields import FieldHash, FieldId, FieldList, Fields, TimeField
-from dedup_platform.stream.paths import FieldPath, field_path
+from dedup_platform.stream.definitions import paths_in
+from dedup_platform.stream.fields import Fields, definitions
+from dedup_platform.stream.paths import FieldPath
 from dedup_platform.stream.values import FieldName, FieldNames, Part, Problem, origin_of
 
 __all__ = [
@@ -194,17 +195,4 @@ class Format(Part):
 
 def named_fields(fields: Fields) -> Iterator[tuple[tuple[str, ...], FieldPath]]:
     """Every field of a record that the stream names, with the path of its key below `fields`."""
-    yield ("entity_id",), field_path(fields.entity_id)
-    match fields.event_id:
-        case FieldId(field=name):
-            yield ("event_id",), field_path(name)
-        case FieldList(fields=names):
-            yield from ((("event_id",), field_path(name)) for name in names)
-        case FieldHash(hash=names) if names != "*":
-            yield from ((("event_id", "hash"), field_path(name)) for name in names)
-    yield ("event_time",), field_path(fields.event_time.field)
-    if isinstance(fields.arrival_time, TimeField):
-        yield ("arrival_time",), field_path(fields.arrival_time.field)
-    yield from (
-        (("attributes", column), field_path(attribute.field)) for column, attribute in fields.attributes.items()
-    )
+    return ((loc, path) for loc, field in definitions(fields) for path in paths_in(field))

@@ -8,7 +8,16 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from dedup_platform.stream.fields import ArrivalTime, Attribute, Fields, FileModified, FileName, KafkaAppendTime
+from dedup_platform.stream.definitions import uses_file_path
+from dedup_platform.stream.fields import (
+    ArrivalTime,
+    Attribute,
+    Fields,
+    FileModified,
+    FileName,
+    KafkaAppendTime,
+    definitions,
+)
 from dedup_platform.stream.publish import IN_EVERY_TABLE, LONGEST_NAME, Publish
 from dedup_platform.stream.rules import (
     Aggregate,
@@ -106,6 +115,7 @@ class Stream(Part):
     def _parts_fit_together(self) -> "Stream":
         problems = [
             *self._problems_of_arrival(),
+            *self._problems_of_file_paths(),
             *self._problems_of_key(),
             *self._problems_of_aggregates(),
             *self._problems_of_publish(),
@@ -126,6 +136,11 @@ class Stream(Part):
             yield ("fields", "arrival_time"), "a topic has no files; allowed: a field, kafka_append_time"
         if isinstance(self.source, FilesSource) and isinstance(said, KafkaAppendTime):
             yield ("fields", "arrival_time"), "files are no topic; allowed: a field, file_name, file_modified"
+
+    def _problems_of_file_paths(self) -> Iterator[Problem]:
+        for loc, field in definitions(self.fields) if isinstance(self.source, KafkaSource) else ():
+            if uses_file_path(field):
+                yield ("fields", *loc), "a topic has no files, and so no path"
 
     def _problems_of_key(self) -> Iterator[Problem]:
         key = self.deduplicate.key

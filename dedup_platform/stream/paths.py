@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import PlainValidator
+from pydantic import PlainSerializer, PlainValidator
 
 __all__ = ["FieldPath", "FieldRef", "FieldSpelling", "Step", "field_path", "field_spelling", "text_of_steps"]
 
@@ -77,7 +77,9 @@ def text_of_steps(steps: tuple[Step, ...]) -> str:
     return "".join(map(_spelled, steps)).removeprefix(".")
 
 
-FieldRef = Annotated[FieldSpelling, PlainValidator(field_spelling)]
+FieldRef = Annotated[
+    FieldSpelling, PlainValidator(field_spelling), PlainSerializer(lambda value: value, return_type=Any)
+]
 
 
 def _is_step(step: Any) -> bool:

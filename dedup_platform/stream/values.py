@@ -9,10 +9,20 @@ from pathlib import Path
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    Strict,
+)
 
 __all__ = [
     "EPOCH_UNITS",
+    "ISO_8601",
     "LATER",
     "PUBLISHED_COLUMNS",
     "RESERVED_COLUMNS",
@@ -29,15 +39,19 @@ __all__ = [
     "StreamName",
     "TableColumn",
     "Text",
-    "TimeFormat",
+    "TimeFormats",
     "TimezoneName",
     "decimal_of",
+    "formats_of",
     "only",
     "origin_of",
     "parse_duration",
 ]
 
-EPOCH_UNITS = {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000}  # name -> ticks per second
+EPOCH_UNITS = {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000, "epoch_ns": 1_000_000_000}
+"""Name -> ticks per second."""
+ISO_8601 = "iso8601"
+"""The format of times that have no other, by its name among several."""
 
 _EVENT_COLUMNS = ("entity_id", "event_id", "event_time", "arrival_time")
 _RAW_COLUMNS = ("payload", "payload_context", "rejection_reason")
@@ -135,15 +149,30 @@ def _size(value: Any) -> int:
     return int(match[1]) * _SIZE_UNITS[match[2]]
 
 
-def _time_format(value: str) -> str:
-    if value in EPOCH_UNITS:
-        return value
+def formats_of(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """The formats of a time, in the order in which they are tried."""
+    return (value or ISO_8601,) if not isinstance(value, tuple) else value
+
+
+def _time_formats(value: Any) -> str | tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        return _time_format(value)
+    if not value or len(set(map(str, value))) != len(value):
+        raise ValueError("must be a format, or a list of distinct ones that are tried in order")
+    return tuple(map(_time_format, value))
+
+
+def _time_format(value: Any) -> str:
+    if value in (*EPOCH_UNITS, ISO_8601):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"is no format; write a text like %Y-%m-%d %H:%M:%S, or {_any_of(EPOCH_UNITS)}")
     sample = datetime(2021, 11, 23, 17, 45, 56, 123_456, tzinfo=UTC)
     try:
         read = datetime.strptime(sample.strftime(value), value).date()
     except ValueError:
         raise ValueError(
-            f"is no strptime format; write one like %Y-%m-%d %H:%M:%S, or {_any_of(EPOCH_UNITS)}"
+            f"is no strptime format; write one like %Y-%m-%d %H:%M:%S, or {_any_of((*EPOCH_UNITS, ISO_8601))}"
         ) from None
     if read != sample.date():
         raise ValueError("does not tell the year, the month and the day; write a format like %Y-%m-%d %H:%M:%S")
@@ -218,7 +247,9 @@ Count = Annotated[int, Strict()]
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(_duration_text, when_used="json")]
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 Size = Annotated[int, BeforeValidator(_size)]
-TimeFormat = Annotated[Text, AfterValidator(_time_format)]
+TimeFormats = Annotated[
+    str | tuple[str, ...], PlainValidator(_time_formats), PlainSerializer(lambda value: value, return_type=Any)
+]
 TimezoneName = Annotated[Text, AfterValidator(_timezone)]
 AttributeType = Annotated[Text, AfterValidator(_attribute_type)]
 ColumnName = Annotated[Text, AfterValidator(_column_name)]

@@ -37,6 +37,27 @@ STREAMS = {
     "times are written in a way of their own": click_stream(
         "json", fields={"event_time": {"field": "at", "format": "%Y-%m-%d %H:%M:%S"}}
     ),
+    "times are nanoseconds": click_stream("json", fields={"event_time": {"field": "at", "format": "epoch_ns"}}),
+    "times are written in several ways": click_stream(
+        "json", fields={"event_time": {"field": "at", "format": ["iso8601", "epoch_s", "%Y-%m-%d %H:%M:%S"]}}
+    ),
+    "times are of the zone beside them": click_stream(
+        "json", fields={"event_time": {"field": "at", "timezone": {"field": "page"}}}
+    ),
+    "fields are defined": click_stream(
+        "json",
+        fields={
+            "entity_id": {"first_of": ["s", "user"]},
+            "event_id": {"join": ["id", "page"], "with": "/"},
+            "event_time": {"pattern": "^(.*)$", "field": {"first_of": ["p", "at"]}},
+            "attributes": {
+                "count": {"pattern": "([0-9]+)", "field": "n", "type": "long"},
+                "page": "d.a",
+                "ratio": {"constant": 1.5, "type": "double"},
+                "place": {"path": "(.*)"},
+            },
+        },
+    ),
     "arrivals are told": click_stream("json", fields={"arrival_time": "got"}, late={"horizon": "30d"}),
     "an id has two parts": click_stream("json", fields={"event_id": ["user", "id"]}),
     "an id is a hash": click_stream("json", fields={"event_id": {"hash": "*"}}),
@@ -61,12 +82,18 @@ deliveries = st.builds(
     st.booleans(),
     st.booleans(),
     st.sampled_from([False, False, True]),
+    st.sampled_from(["a/b.json", ""]),
 )
 
 
 def good(stream: Stream) -> dict[str, Any]:
     """A record of which nothing is in doubt."""
-    ways = {"epoch_s": "1709290800", "epoch_us": "1709290800000000", "%Y-%m-%d %H:%M:%S": "2024-03-01 11:00:00"}
+    ways: dict[Any, str] = {
+        "epoch_ns": "1709290800000000000",
+        "epoch_s": "1709290800",
+        "epoch_us": "1709290800000000",
+        "%Y-%m-%d %H:%M:%S": "2024-03-01 11:00:00",
+    }
     at = ways.get(stream.fields.event_time.format or "", "2024-03-01T11:00:00Z")
     return {"user": "u", "id": "e", "at": at, "got": "2024-03-01T12:00:00Z", "n": Number("3"), "r": "0.5", "page": "/"}
 

@@ -4,11 +4,14 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from dedup_platform.sources.contents import ColumnContents, JoinedContents, ListedContents
-from dedup_platform.sources.field_values import ABSENT, field_reader
+from dedup_platform.sources.field_values import ABSENT, field_reader, time_field_reader
 from dedup_platform.sources.records import AMBIGUOUS
 from dedup_platform.sources.text.json_records import json_content
+from dedup_platform.stream import TimeField
+from dedup_platform.stream.definitions import Definition
 from dedup_platform.stream.paths import FieldSpelling
 
 NESTED = {
@@ -22,6 +25,7 @@ NESTED = {
     "text": "actor",
     "twice": AMBIGUOUS,
 }
+PATH = "region=eu/a.json"
 FOUND: list[tuple[FieldSpelling, Any]] = [
     ("text", "actor"),
     ("none", ABSENT),
@@ -55,16 +59,16 @@ FOUND: list[tuple[FieldSpelling, Any]] = [
 @pytest.mark.parametrize(("field", "expected"), FOUND)
 def test_values(field: FieldSpelling, expected: Any) -> None:
     reader = field_reader(field, "json")
-    assert reader.find(NESTED) == expected
+    assert reader.find(NESTED, "") == expected
     value = None if expected is ABSENT else expected
-    assert reader.value(NESTED) == value
-    assert list(reader.values(ListedContents([NESTED, {}, "malformed_record"]))) == [value, None, None]
+    assert reader.value(NESTED, "") == value
+    assert list(reader.values(ListedContents([NESTED, {}, "malformed_record"]), [""] * 3)) == [value, None, None]
 
 
 @pytest.mark.parametrize(("key", "json_value", "parquet_value"), [("k", ABSENT, "2"), ("only", ABSENT, ABSENT)])
 def test_maps_of_parquet_are_lists_of_pairs(key: str, json_value: Any, parquet_value: Any) -> None:
-    assert field_reader(f"pairs.{key}", "json").find(NESTED) is json_value
-    assert field_reader(f"pairs.{key}", "parquet").find(NESTED) == parquet_value
+    assert field_reader(f"pairs.{key}", "json").find(NESTED, "") is json_value
+    assert field_reader(f"pairs.{key}", "parquet").find(NESTED, "") == parquet_value
 
 
 @pytest.mark.parametrize("field", [field for field, _ in FOUND])
@@ -77,7 +81,85 @@ def test_columns_give_the_same(field: FieldSpelling) -> None:
     )
     contents = JoinedContents([columns, ListedContents([NESTED])])
     reader = field_reader(field, "json")
-    assert list(reader.values(contents)) == [reader.value(record) for record in (*records, NESTED)]
+    assert list(reader.values(contents, [""] * 3)) == [reader.value(record, "") for record in (*records, NESTED)]
+
+
+PAIR = {"first_of": ["actor.none", "empty", "actor.id", "text"]}
+DEFINED: list[tuple[Any, Any]] = [
+    (PAIR, "7"),
+    ({"first_of": ["none", "empty", "actor.name"]}, None),
+    ({"first_of": ["twice", "text"]}, AMBIGUOUS),
+    ({"first_of": ["no", "text"]}, False),
+    ({"join": ["actor.id", "text"], "with": " at "}, "7 at actor"),
+    ({"join": ["actor.id", "none"], "with": "-"}, None),
+    ({"join": ["actor.id", "empty"], "with": "-"}, None),
+    ({"join": ["actor.id", "twice"], "with": "-"}, AMBIGUOUS),
+    ({"join": ["no", ["items", 1]], "with": ""}, 'false{"sku":"B"}'),
+    ({"pattern": "^(act)or$", "field": "text"}, "act"),
+    ({"pattern": "(x)?or", "field": "text"}, None),
+    ({"pattern": "(q)", "field": "text"}, None),
+    ({"pattern": "(.*)", "field": "none"}, None),
+    ({"pattern": "(.*)", "field": "empty"}, ""),
+    ({"pattern": '"sku":"([^"]*)"', "field": ["items", 1]}, "B"),
+    ({"pattern": "(a)", "field": "twice"}, AMBIGUOUS),
+    ({"constant": "web"}, "web"),
+    ({"constant": 7.5}, "7.5"),
+    ({"constant": True}, "true"),
+    ({"path": "region=([^/]+)"}, "eu"),
+    ({"path": "day=([^/]+)"}, None),
+    ({"first_of": [{"path": "day=([^/]+)"}, {"join": [{"constant": "c"}, PAIR], "with": "/"}]}, "c/7"),
+]
+
+
+@pytest.mark.parametrize(("definition", "expected"), DEFINED)
+def test_definitions(definition: Any, expected: Any) -> None:
+    field = TypeAdapter(Definition).validate_python(definition)
+    assert TypeAdapter(Definition).validate_json(TypeAdapter(Definition).dump_json(field)) == field
+    record = NESTED | {"empty": "", "no": False}
+    reader = field_reader(field, "json")
+    assert reader.value(record, PATH) == expected
+    contents = ListedContents([record, {}, record])
+    assert list(reader.values(contents, [PATH, PATH, PATH])) == [expected, reader.value({}, PATH), expected]
+
+
+def test_a_pattern_that_backtracking_would_never_end_is_read_at_once() -> None:
+    field = TypeAdapter(Definition).validate_python({"pattern": "^(a+)+$|(?:b)", "field": "a"})
+    assert field_reader(field, "json").value({"a": "a" * 100_000 + "c"}, "") is None
+
+
+@pytest.mark.parametrize(
+    ("definition", "lacking"),
+    [
+        ({"first_of": ["a", "b"]}, None),
+        ({"first_of": ["c", "d.e"]}, "c"),
+        ({"join": ["a", "d.e", "c"], "with": ""}, "d.e"),
+        ({"pattern": "(x)", "field": "c"}, "c"),
+        ({"first_of": ["c", {"constant": "x"}]}, None),
+        ({"path": "(x)"}, None),
+    ],
+)
+def test_what_a_definition_lacks(definition: Any, lacking: str | None) -> None:
+    field = TypeAdapter(Definition).validate_python(definition)
+    assert field_reader(field, "csv").missing({"a": "1", "b": "2"}) == lacking
+
+
+@pytest.mark.parametrize(
+    ("zone", "expected"),
+    [
+        ("Asia/Tokyo", "t\0Asia/Tokyo"),
+        (None, "t\0"),
+        (AMBIGUOUS, AMBIGUOUS),
+        ({"a": None}, 't\0{"a":null}'),
+        ("a\0UTC", "t\0a UTC"),
+    ],
+)
+def test_a_time_with_the_zone_of_a_field(zone: Any, expected: Any) -> None:
+    time = TimeField.model_validate({"field": "at", "timezone": {"field": "zone"}})
+    reader = time_field_reader(time, "json")
+    records = [{"at": "t", "zone": zone}, {"zone": zone}, {"at": "", "zone": zone}]
+    assert list(reader.values(ListedContents(records), [""] * 3)) == [expected, None, ""]
+    assert [reader.value(record, "") for record in records] == [expected, None, ""]
+    assert (reader.missing({"at": ""}), reader.missing({"zone": ""})) == (None, "at")
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dedup_platform.planning.moments import microseconds, utc_datetime
-from dedup_platform.sources.times import time_reader
+from dedup_platform.sources.times import ZONE_MARK, time_reader
+from dedup_platform.stream import ZoneField
 
 
-def read(text: str, time_format: str | None = None, timezone: str = "UTC") -> str | None:
+def read(text: str, time_format: str | tuple[str, ...] | None = None, timezone: str = "UTC") -> str | None:
     moment = time_reader(time_format, timezone)(text)
     return None if moment is None else utc_datetime(moment).isoformat()
 
@@ -55,6 +56,16 @@ def test_iso_8601(text: str, expected: str | None) -> None:
         ("%d/%m/%Y %H:%M", "01/03/2024 12:30", "2024-03-01T12:30:00+00:00"),
         ("%d/%m/%Y %H:%M:%S %z", "01/03/2024 12:30:00 +0200", "2024-03-01T10:30:00+00:00"),
         ("%d/%m/%Y %H:%M", "2024-03-01 12:30", None),
+        ("epoch_ns", "1709296245123456789", "2024-03-01T12:30:45.123456+00:00"),
+        ("epoch_ns", "-1", "1969-12-31T23:59:59.999999+00:00"),
+        ("epoch_ns", "1.5", "1970-01-01T00:00:00+00:00"),
+        ("iso8601", "2024-03-01T12:30:45Z", "2024-03-01T12:30:45+00:00"),
+        (("%d.%m.%Y", "%m/%d/%Y", "iso8601"), "01.03.2024", "2024-03-01T00:00:00+00:00"),
+        (("%d.%m.%Y", "%m/%d/%Y", "iso8601"), "03/01/2024", "2024-03-01T00:00:00+00:00"),
+        (("%d.%m.%Y", "%m/%d/%Y", "iso8601"), "2024-03-01", "2024-03-01T00:00:00+00:00"),
+        (("%d/%m/%Y", "%m/%d/%Y"), "01/03/2024", "2024-03-01T00:00:00+00:00"),
+        (("%d.%m.%Y", "epoch_s"), "1709296245", "2024-03-01T12:30:45+00:00"),
+        (("%d.%m.%Y", "epoch_s"), "2024-03-01", None),
         ("epoch_s", "1709296245", "2024-03-01T12:30:45+00:00"),
         ("epoch_s", "1709296245.123456", "2024-03-01T12:30:45.123456+00:00"),
         ("epoch_s", "1.709296245e9", "2024-03-01T12:30:45+00:00"),
@@ -69,7 +80,7 @@ def test_iso_8601(text: str, expected: str | None) -> None:
         ("epoch_s", "1e999999999", None),
     ],
 )
-def test_formats(time_format: str, text: str, expected: str | None) -> None:
+def test_formats(time_format: str | tuple[str, ...], text: str, expected: str | None) -> None:
     assert read(text, time_format) == expected
 
 
@@ -103,3 +114,36 @@ def test_epochs_are_exact(moment: int) -> None:
     sign, seconds, fraction = "-" * (moment < 0), *divmod(abs(moment), 1_000_000)
     assert time_reader("epoch_s", "UTC")(f"{sign}{seconds}.{fraction:06}") == moment
     assert time_reader("epoch_us", "UTC")(str(moment)) == moment
+
+
+@pytest.mark.parametrize(
+    ("zone", "expected"),
+    [
+        ("Europe/Paris", "2024-03-01T11:30:00+00:00"),
+        ("America/Argentina/Buenos_Aires", "2024-03-01T15:30:00+00:00"),
+        ("UTC", "2024-03-01T12:30:00+00:00"),
+        ("Etc/GMT+5", "2024-03-01T17:30:00+00:00"),
+        ("Z", "2024-03-01T12:30:00+00:00"),
+        ("+02:00", "2024-03-01T10:30:00+00:00"),
+        ("-0530", "2024-03-01T18:00:00+00:00"),
+        ("+14", "2024-02-29T22:30:00+00:00"),
+        ("+24:00", None),
+        ("+00:60", None),
+        ("", None),
+        ("Europe", None),
+        ("Nowhere/Else", None),
+        ("localtime", None),
+        ("../etc/passwd", None),
+        ("x" * 10_000, None),
+    ],
+)
+def test_the_zone_of_a_record(zone: str, expected: str | None) -> None:
+    read_time = time_reader(("%d.%m.%Y %H:%M", "iso8601", "epoch_s"), ZoneField(field="zone"))
+    moment = read_time(f"01.03.2024 12:30{ZONE_MARK}{zone}")
+    assert (None if moment is None else utc_datetime(moment).isoformat()) == expected
+    for known in ("2024-03-01T14:30:00+02:00", "1709296200"):
+        assert read_time(f"{known}{ZONE_MARK}{zone}") == microseconds(datetime(2024, 3, 1, 12, 30, tzinfo=UTC))
+
+
+def test_numbers_of_a_zone_of_a_record_are_read_without_it() -> None:
+    assert time_reader("epoch_ms", ZoneField(field="zone"))(f"5{ZONE_MARK}") == 5_000

@@ -339,7 +339,7 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
         (
             "entity_id: user\n",
             "entity_id: 7\n",
-            "10: fields.entity_id: must be a field: a name, a path like actor.id or items[0].sku, or a l",
+            "10: fields.entity_id: must be a field: a name, a path like actor.id or items[0].sku, a lis",
         ),
         (
             "entity_id: user\n",
