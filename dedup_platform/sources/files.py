@@ -23,12 +23,14 @@ from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk, Repeated
 from dedup_platform.sources.compression import decompressed
 from dedup_platform.sources.decoding import EventDecoder
+from dedup_platform.sources.exploding import exploded
 from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files, stamp
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.parquet_records import parquet_batches, parquet_records
 from dedup_platform.sources.records import Record
 from dedup_platform.sources.s3.access import S3Access
 from dedup_platform.sources.text.csv_records import csv_records
+from dedup_platform.sources.text.json_documents import Placed, json_events
 from dedup_platform.sources.text.json_records import json_records
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.spark.workers import prepare_worker
@@ -86,7 +88,7 @@ def read_group(
 def records_of(stream: Stream, file: SourceFile, s3: S3Access = _AS_FOUND) -> Iterator[Record]:
     """The records of one file in order. SourceError if it cannot be opened, SourceChangedError if it is another now."""
     with _content_of(stream, file, s3) as content:
-        yield from _records(stream, content, file.path)
+        yield from (record for record, _, _ in _placed(stream, content, file.path))
 
 
 def changed_since_listed(files: Sequence[SourceFile], s3: S3Access) -> list[SourceFile]:
@@ -101,6 +103,20 @@ def changed_since_listed(files: Sequence[SourceFile], s3: S3Access) -> list[Sour
 
         changed += changed_objects(s3, on_s3)
     return changed
+
+
+def _placed(stream: Stream, content: BinaryIO, path: str) -> Iterator[Placed]:
+    """The records of one file, each with its number, or that of what it was in, and its place in that."""
+    source, steps = stream.source, stream.source.list_steps
+    if steps is None:
+        return ((record, number, 0) for number, record in enumerate(_records(stream, content, path)))
+    if source.format == "json":
+        return json_events(decompressed(content, path), steps)
+    return (
+        (event, number, index)
+        for number, record in enumerate(_records(stream, content, path))
+        for index, event in enumerate(exploded(record, steps, source.format))
+    )
 
 
 def _records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Record]:
@@ -149,9 +165,9 @@ def _delivered(
 ) -> Iterator[Delivered | RecordChunk]:
     delivery = decoder.delivery(file.path, file.modified, stream.source.format)
     with _content_of(stream, file, s3) as content:
-        if stream.source.format != "parquet":
-            for number, record in enumerate(_records(stream, content, file.path)):
-                yield record, delivery, (file.path, generation, number, 0)
+        if stream.source.format != "parquet" or stream.source.explode:
+            for record, number, index in _placed(stream, content, file.path):
+                yield record, delivery, (file.path, generation, number, index)
             return
         first = 0
         for payloads, contents, contexts in parquet_batches(content, file.path):

@@ -1,10 +1,11 @@
 """Messages: what the value of one holds, as records. A message may hold one event or many."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dedup_platform.sources.contents import Contents
+from dedup_platform.sources.exploding import events_in, events_of, exploded
 from dedup_platform.sources.records import (
     DAMAGED_FILE,
     MALFORMED_RECORD,
@@ -18,10 +19,10 @@ from dedup_platform.sources.records import (
 )
 from dedup_platform.sources.registry import RegisteredSchema, registry_at
 from dedup_platform.sources.text.csv_records import csv_content, csv_records
-from dedup_platform.sources.text.json_records import canonical, json_content
+from dedup_platform.sources.text.json_records import canonical, json_content, json_value
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.stream import FieldHash, Fields, Stream
-from dedup_platform.stream.format import CsvFormat, JsonFormat, named_fields
+from dedup_platform.stream.format import CsvFormat, named_fields
 
 if TYPE_CHECKING:
     from dedup_platform.sources.avro.messages import AvroMessages
@@ -78,7 +79,7 @@ class MessageReader:
         if "oversized" in context or "rest" in context:
             return MALFORMED_RECORD
         if "undivided" in context:
-            return self._only_content(payload)
+            return self._only_content(payload, context)
         if context["format"] == "csv":
             return csv_content(payload, context["header"])
         if context["format"] in ("json", "parquet") or "encoding" in context:
@@ -91,13 +92,21 @@ class MessageReader:
         body = self._body(value, facts) if self._source.registry else value
         match self._source.format:
             case "avro":
-                return self._avro.records(body, facts)
+                data = self._avro.records(body, facts)
+                return self._events(data) if self._source.list_steps else data
             case "protobuf":
                 return self._protobuf.records(body, facts)
             case "csv":
                 return _csv_records(body, self._source.csv, facts)
             case _:
-                return _json_records(body, self._source.json_format, facts)
+                return _json_records(body, self._source.list_steps, facts)
+
+    def _events(self, data: Iterator[Record]) -> Iterator[Record]:
+        for datum in data:
+            if isinstance(datum[1], str):
+                yield datum
+            else:
+                yield from events_of(datum[1], self._source.list_steps or (), self._source.format)
 
     def _body(self, value: bytes, facts: dict[str, Any]) -> bytes:
         """What follows the header of the registry, which gives the facts the id of a schema that the registry has."""
@@ -117,9 +126,15 @@ class MessageReader:
             raise RejectedError(UNKNOWN_SCHEMA)
         return schema
 
-    def _only_content(self, value: bytes) -> Content:
-        """That of a message which could not be taken apart before; of one with many events it still cannot be told."""
-        contents = [content for _, content, _ in self.records(value)]
+    def _only_content(self, value: bytes, context: dict[str, Any]) -> Content:
+        """That of a record which could not be taken apart before; of one with many events it still cannot be told."""
+        if context["format"] == "parquet" or "encoding" in context:
+            record = value, json_content(value), context_text(format=context["format"])
+            steps = self._source.list_steps
+            records = exploded(record, steps, context["format"]) if steps else iter([record])
+        else:
+            records = self.records(value)
+        contents = [content for _, content, _ in records]
         return contents[0] if len(contents) == 1 else MALFORMED_RECORD
 
     def _encoded_content(self, payload: bytes, context: dict[str, Any]) -> Content:
@@ -164,15 +179,11 @@ def _csv_records(body: bytes, csv: CsvFormat | None, facts: dict[str, Any]) -> I
     yield from lines
 
 
-def _json_records(body: bytes, json_format: JsonFormat | None, facts: dict[str, Any]) -> Iterator[Record]:
+def _json_records(body: bytes, steps: Sequence[str] | None, facts: dict[str, Any]) -> Iterator[Record]:
     """An object is a record; so is each of a batch, and then its payload is canonical JSON."""
     context = context_text(**facts)
-    if json_format is None:
+    if steps is None:
         yield bounded(body, json_content, context, facts)
         return
-    content = json_content(body)
-    events = content.get(json_format.records) if isinstance(content, Mapping) else None
-    if not isinstance(events, list):
-        raise RejectedError(MALFORMED_RECORD)
-    for event in events:
+    for event in events_in(json_value(body), steps):
         yield bounded(canonical(event).encode(), json_content, context, facts)

@@ -21,7 +21,7 @@ from pydantic import (
 
 from dedup_platform.stream.definitions import paths_in
 from dedup_platform.stream.fields import Fields, definitions
-from dedup_platform.stream.paths import FieldPath
+from dedup_platform.stream.paths import FieldPath, FieldSpelling, field_path, field_spelling
 from dedup_platform.stream.values import FieldName, FieldNames, Part, Problem, origin_of
 
 __all__ = [
@@ -131,6 +131,20 @@ class Registry(Part):
     url: Annotated[FieldName, AfterValidator(_registry_url)]
 
 
+def _explode(value: Any) -> FieldSpelling:
+    if value == "*":
+        return "*"
+    field = field_spelling(value)
+    steps = field_path(field).steps
+    if not steps or not all(isinstance(step, str) for step in steps):
+        raise ValueError(f"{value!r} is no path of names to a list of events, like Records or detail.events")
+    return field
+
+
+Explode = Annotated[FieldSpelling, PlainValidator(_explode), PlainSerializer(lambda value: value, return_type=Any)]
+"""Where in a record the list is whose values are the events; `"*"`: the record is the list."""
+
+
 class Format(Part):
     """How the records of a source are written. What a format needs stands beside it, under the format's own name."""
 
@@ -139,6 +153,7 @@ class Format(Part):
     json_format: JsonFormat | None = Field(None, alias="json")
     avro: AvroFormat | None = None
     protobuf: ProtobufFormat | None = None
+    explode: Explode | None = Field(None, exclude_if=lambda value: value is None)
     registry: Registry | None = None
 
     @model_validator(mode="after")
@@ -147,16 +162,32 @@ class Format(Part):
         for name, part in parts.items():
             if part and name != self.format:
                 raise ValueError(f"{name} is for the format {name}, not for {self.format}")
+        if self.explode and self.format in ("csv", "protobuf"):
+            hint = "a line has no list" if self.format == "csv" else "write protobuf: {records: …}"
+            raise ValueError(f"explode is for json, avro and parquet, not for {self.format}: {hint}")
+        if self.explode == "*" and self.format != "json":
+            raise ValueError(f'explode: "*" is for json; a record of {self.format} is no list, name one in it')
+        if self.explode and self.json_format:
+            raise ValueError("explode and json.records say the same; write explode")
         if self.format == "protobuf" and not self.protobuf:
             raise ValueError("the format protobuf needs its message; write protobuf: {schema: …, message: …}")
         return self
+
+    @property
+    def list_steps(self) -> tuple[str, ...] | None:
+        """The names that lead to the list of events in a record; None if each record is an event."""
+        if self.json_format:
+            return (self.json_format.records,)
+        if self.explode is None:
+            return None
+        return () if self.explode == "*" else tuple(map(str, field_path(self.explode).steps))
 
     def check_files(self) -> None:
         """Raise ValueError unless files can be read with this."""
         if self.registry:
             raise ValueError("registry is for messages; files do not begin by a schema's id")
         if self.json_format:
-            raise ValueError("json.records is for messages; in a file each line is one event")
+            raise ValueError("json.records is for messages; for the lists in files write explode: …")
         if self.avro:
             raise ValueError("avro.schema is for messages; an Avro file holds the schema of its records")
 
@@ -185,7 +216,7 @@ class Format(Part):
         from dedup_platform.stream import schema_paths, schemas
 
         if self.avro:
-            return schema_paths.wrong_in_avro(path, schemas.avro_record(self.avro.schema_file.content))
+            return schema_paths.wrong_in_avro(path, schemas.avro_record(self.avro.schema_file.content), self.list_steps)
         assert self.protobuf
         part = self.protobuf
         return schema_paths.wrong_in_protobuf(

@@ -3,7 +3,7 @@
 Only what meets these formats imports this module: the libraries take longer to load than all stream files.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,9 +41,24 @@ class _Parts:
         return ", it is a list; name a place in it like [0]" if self.items is not None else ", it has no parts"
 
 
-def wrong_in_avro(path: FieldPath, record: Mapping[str, Any]) -> str | None:
-    """Of a record's schema, as `avro_record` gives it."""
-    return _wrong(path, record, lambda schema: _avro_parts(schema, record["__named_schemas"]))
+def wrong_in_avro(path: FieldPath, record: Mapping[str, Any], to_list: Sequence[str] | None = None) -> str | None:
+    """Of a record's schema, as `avro_record` gives it, or of the events in the list to which these names lead."""
+
+    def parts_of(schema: Any) -> _Parts:
+        return _avro_parts(schema, record["__named_schemas"])
+
+    event: Any = record
+    for step in to_list or ():
+        parts = parts_of(event)
+        event = parts.inner(step)
+        if event is None:
+            return f"explode: there is no {step!r}{parts.hint}"
+    if to_list:
+        parts = parts_of(event)
+        event = parts.items
+        if event is None:
+            return f"explode: {to_list[-1]!r} is no list of events{parts.hint}"
+    return _wrong(path, event, parts_of)
 
 
 def wrong_in_protobuf(path: FieldPath, message: Descriptor) -> str | None:

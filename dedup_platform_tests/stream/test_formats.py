@@ -164,7 +164,15 @@ FILES: list[tuple[dict[str, Any], str]] = [
     ({"format": "csv", "csv": {"columns": ["user", "id"]}}, "'at' is no field of the records; allowed: user, id"),
     ({"format": "csv", "csv": {"columns": ["at", "at"]}}, "names one field twice"),
     ({"format": "csv", "csv": {"columns": []}}, "at least 1 item"),
-    ({"format": "json", "json": {"records": "events"}}, "json.records is for messages; in a file each line is one"),
+    (
+        {"format": "json", "json": {"records": "events"}},
+        "json.records is for messages; for the lists in files write explode",
+    ),
+    ({"format": "csv", "explode": "a"}, "explode is for json, avro and parquet, not for csv: a line has no list"),
+    ({"format": "avro", "explode": "*"}, 'explode: "*" is for json; a record of avro is no list, name one in it'),
+    ({"format": "json", "explode": "a[0]"}, "'a[0]' is no path of names to a list of events, like Records or det"),
+    ({"format": "json", "explode": "a..b"}, "'a..b' is no path of names to a list of events, like Records or det"),
+    ({"format": "json", "explode": 7}, "must be a field: a name, a path like actor.id or items[0].sku, or a list"),
     ({"format": "avro", "avro": {"schema": "click.avsc"}}, "avro.schema is for messages; an Avro file holds the"),
     ({"format": "json", "registry": {"url": "http://r:1"}}, "registry is for messages; files do not begin by"),
 ]
@@ -185,6 +193,7 @@ def test_what_files_cannot_be_read_with(folder: Path, source: dict[str, Any], ex
 
 MESSAGES: list[tuple[str, dict[str, Any], str]] = [
     ("parquet", {}, "parquet is for files; allowed for messages: csv, json, avro, protobuf"),
+    ("json", {"explode": "a", "json": {"records": "a"}}, "explode and json.records say the same; write explode"),
     ("csv", {}, "messages of csv have no header; write csv: {columns: […]}"),
     ("csv", {"csv": {"columns": ["a"]}, "registry": {"url": "http://r:1"}}, "a registry has no schemas of csv"),
     ("avro", {}, "messages of avro need a schema; write avro: {schema: …} or registry: {url: …}"),

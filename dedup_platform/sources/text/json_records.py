@@ -17,7 +17,7 @@ from dedup_platform.sources.records import (
 )
 from dedup_platform.sources.text.lines import Lines
 
-__all__ = ["Number", "canonical", "has_too_many_levels", "json_content", "json_records"]
+__all__ = ["Number", "canonical", "has_too_many_levels", "json_content", "json_records", "json_value"]
 
 MAX_LEVELS = 100
 """Objects and lists inside one another; a record with more is malformed (Python would stop somewhere beyond)."""
@@ -47,14 +47,18 @@ def json_records(lines: Lines) -> Iterator[Record]:
 
 def json_content(payload: bytes) -> Content:
     """The fields of one record: texts, numbers as Number, booleans, None, lists and dicts."""
+    content = json_value(payload)
+    return content if isinstance(content, dict) else MALFORMED_RECORD
+
+
+def json_value(payload: bytes) -> Any:
+    """What `json_content` gives, of a list or a single value, too; None if it is malformed or null."""
     try:
         text = payload.decode()
         content = _DECODER.decode(text)
     except (ValueError, RecursionError):  # UnicodeError and JSONDecodeError are ValueErrors
-        return MALFORMED_RECORD
-    if not isinstance(content, dict) or _is_too_deep(content, text) or _has_half_characters(content, text):
-        return MALFORMED_RECORD
-    return content
+        return None
+    return None if _is_too_deep(content, text) or _has_half_characters(content, text) else content
 
 
 def canonical(value: Any) -> str:
