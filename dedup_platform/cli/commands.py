@@ -24,6 +24,7 @@ from dedup_platform.cli.exits import NOT_EQUAL
 from dedup_platform.cli.export import EXPORTED, STDOUT, WRITERS, export as write_rows
 from dedup_platform.cli.process import ON_INTERRUPT, run_to_its_end
 from dedup_platform.cli.publish import publish
+from dedup_platform.cli.sample import tell_sample
 from dedup_platform.maintenance.upkeep import Upkeep
 from dedup_platform.orchestration.progress import shown
 from dedup_platform.replay.rejected import REJECTED_EVENTS
@@ -72,18 +73,22 @@ def options(debug: Annotated[bool, typer.Option("--debug", help="Show where an e
 
 
 @app.command()
-def check(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
-    """Validate the stream files, also against tables that exist."""
+def check(
+    streams: StreamsOption = None,
+    sample: Annotated[
+        Path | None, typer.Option("--sample", metavar="FILE", help="Show what the first records of a file become.")
+    ] = None,
+    stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Whose file the sample is.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Validate the stream files, also against tables that exist; or show a sample, field by field."""
     deployment = Deployment.of(streams)
-    platform = deployment.platform()
-    for stream in deployment.streams.values():
-        platform.lake.check(stream)
-    if as_json:
-        values.print_json([stream.model_dump(mode="json") for stream in deployment.streams.values()])
+    if sample:
+        tell_sample(deployment, sample, stream, as_json)
+    elif stream:
+        raise typer.BadParameter("--stream is for --sample; without it all stream files are checked")
     else:
-        output.print_streams(out, deployment.streams.values())
-        for name in deployment.streams:
-            output.print_switched_off(out, name, platform.switched_off(name))
+        _check(deployment, as_json)
 
 
 @app.command()
@@ -261,6 +266,18 @@ def run_connect_server(
     err.print(f"DEDUP_PLATFORM_SPARK_REMOTE={connect_server.address(port)} uses this server, process {os.getpid()}")
     program, *arguments = connect_server.command(settings)
     os.execve(program, [program, *arguments], environment)
+
+
+def _check(deployment: Deployment, as_json: bool) -> None:
+    platform = deployment.platform()
+    for each in deployment.streams.values():
+        platform.lake.check(each)
+    if as_json:
+        values.print_json([each.model_dump(mode="json") for each in deployment.streams.values()])
+    else:
+        output.print_streams(out, deployment.streams.values())
+        for name in deployment.streams:
+            output.print_switched_off(out, name, platform.switched_off(name))
 
 
 def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> None:

@@ -18,7 +18,7 @@ from dedup_platform.stream import Attribute, TimeField, ZoneField
 from dedup_platform.stream.definitions import Constant, Definition, FilePath, FirstOf, Join, TextPattern
 from dedup_platform.stream.paths import FieldPath, Step, field_path
 
-__all__ = ["ABSENT", "FieldReader", "PathReader", "field_reader", "text_of", "time_field_reader"]
+__all__ = ["ABSENT", "FieldReader", "field_reader", "step_into", "text_of", "time_field_reader"]
 
 ABSENT = object()
 """The value of what is not there; null is there."""
@@ -70,7 +70,7 @@ def field_reader(field: Definition, file_format: str) -> FieldReader:
         case FilePath(path=pattern):
             return _FilePath(pattern)
     path = field_path(field)
-    return _Named(path.plain) if path.plain else PathReader(path, maps_are_pairs=file_format == "parquet")
+    return _Named(path.plain) if path.plain else _Path(path, maps_are_pairs=file_format == "parquet")
 
 
 def time_field_reader(time: TimeField | Attribute, file_format: str) -> FieldReader:
@@ -100,7 +100,7 @@ class _Named(FieldReader):
         return None if self._name in fields else self._name
 
 
-class PathReader(FieldReader):
+class _Path(FieldReader):
     """What a path leads to. Rows of Parquet have their maps as lists of pairs."""
 
     def __init__(self, path: FieldPath, maps_are_pairs: bool) -> None:
@@ -114,7 +114,7 @@ class PathReader(FieldReader):
             return fields[name]
         value: Any = fields
         for step in self._path.steps:
-            value = self._inner(value, step)
+            value = step_into(value, step, self._maps_are_pairs)
         return value
 
     def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:  # noqa: ARG002
@@ -123,18 +123,19 @@ class PathReader(FieldReader):
     def missing(self, fields: Fields) -> str | None:
         return None if any(name in fields for name in self._names) else self._path.text
 
-    def _inner(self, value: Any, step: Step) -> Any:
-        """What a step into a value leads to. Into null it leads to null."""
-        if value is None or value is AMBIGUOUS:
-            return value
-        if isinstance(value, dict) and isinstance(step, str):
-            return value.get(step, ABSENT)
-        if isinstance(value, list):
-            if isinstance(step, int):
-                return value[step] if step < len(value) else ABSENT
-            if self._maps_are_pairs:
-                return _of_key(value, step)
-        return ABSENT
+
+def step_into(value: Any, step: Step, maps_are_pairs: bool) -> Any:
+    """What a step into a value leads to. Into null it leads to null."""
+    if value is None or value is AMBIGUOUS:
+        return value
+    if isinstance(value, dict) and isinstance(step, str):
+        return value.get(step, ABSENT)
+    if isinstance(value, list):
+        if isinstance(step, int):
+            return value[step] if step < len(value) else ABSENT
+        if maps_are_pairs:
+            return _of_key(value, step)
+    return ABSENT
 
 
 def _of_key(pairs: list[Any], key: str) -> Any:

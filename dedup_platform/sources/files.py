@@ -42,6 +42,7 @@ __all__ = [
     "changed_since_listed",
     "grouped",
     "list_files",
+    "placed_records",
     "read_files",
     "read_group",
     "records_of",
@@ -88,7 +89,21 @@ def read_group(
 def records_of(stream: Stream, file: SourceFile, s3: S3Access = _AS_FOUND) -> Iterator[Record]:
     """The records of one file in order. SourceError if it cannot be opened, SourceChangedError if it is another now."""
     with _content_of(stream, file, s3) as content:
-        yield from (record for record, _, _ in _placed(stream, content, file.path))
+        yield from (record for record, _, _ in placed_records(stream, content, file.path))
+
+
+def placed_records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Placed]:
+    """The records of one file, each with its number, or that of what it was in, and its place in that."""
+    source, steps = stream.source, stream.source.list_steps
+    if steps is None:
+        return ((record, number, 0) for number, record in enumerate(_records(stream, content, path)))
+    if source.format == "json":
+        return json_events(decompressed(content, path), steps)
+    return (
+        (event, number, index)
+        for number, record in enumerate(_records(stream, content, path))
+        for index, event in enumerate(exploded(record, steps, source.format))
+    )
 
 
 def changed_since_listed(files: Sequence[SourceFile], s3: S3Access) -> list[SourceFile]:
@@ -103,20 +118,6 @@ def changed_since_listed(files: Sequence[SourceFile], s3: S3Access) -> list[Sour
 
         changed += changed_objects(s3, on_s3)
     return changed
-
-
-def _placed(stream: Stream, content: BinaryIO, path: str) -> Iterator[Placed]:
-    """The records of one file, each with its number, or that of what it was in, and its place in that."""
-    source, steps = stream.source, stream.source.list_steps
-    if steps is None:
-        return ((record, number, 0) for number, record in enumerate(_records(stream, content, path)))
-    if source.format == "json":
-        return json_events(decompressed(content, path), steps)
-    return (
-        (event, number, index)
-        for number, record in enumerate(_records(stream, content, path))
-        for index, event in enumerate(exploded(record, steps, source.format))
-    )
 
 
 def _records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Record]:
@@ -166,7 +167,7 @@ def _delivered(
     delivery = decoder.delivery(file.path, file.modified, stream.source.format)
     with _content_of(stream, file, s3) as content:
         if stream.source.format != "parquet" or stream.source.explode:
-            for record, number, index in _placed(stream, content, file.path):
+            for record, number, index in placed_records(stream, content, file.path):
                 yield record, delivery, (file.path, generation, number, index)
             return
         first = 0
