@@ -135,7 +135,7 @@ def _records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Record]:
         return delimited_messages(content, path, MessageReader(stream).records)
     lines = Lines(decompressed(content, path))
     if source.format == "csv":
-        return csv_records(lines, source.csv.columns if source.csv else None)
+        return csv_records(lines, source.csv)
     return json_records(lines)
 
 

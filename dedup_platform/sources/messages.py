@@ -18,7 +18,7 @@ from dedup_platform.sources.records import (
     undivided,
 )
 from dedup_platform.sources.registry import RegisteredSchema, registry_at
-from dedup_platform.sources.text.csv_records import csv_content, csv_records
+from dedup_platform.sources.text.csv_records import COMMA, csv_content, csv_records
 from dedup_platform.sources.text.json_records import canonical, json_content, json_value
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.stream import FieldHash, Fields, Stream
@@ -81,7 +81,7 @@ class MessageReader:
         if "undivided" in context:
             return self._only_content(payload, context)
         if context["format"] == "csv":
-            return csv_content(payload, context["header"])
+            return csv_content(payload, context["header"], context.get("delimiter", COMMA))
         if context["format"] in ("json", "parquet") or "encoding" in context:
             return json_content(payload)
         return self._encoded_content(payload, context)
@@ -171,7 +171,7 @@ def _looked_at(fields: Fields) -> list[str] | None:
 
 def _csv_records(body: bytes, csv: CsvFormat | None, facts: dict[str, Any]) -> Iterator[Record]:
     """Each line is a record."""
-    lines = csv_records(Lines(iter([body])), csv.columns if csv else None, **facts)
+    lines = csv_records(Lines(iter([body])), csv, **facts)
     first = next(lines, None)
     if first is None:  # blank lines
         raise RejectedError(MALFORMED_RECORD)

@@ -22,7 +22,7 @@ from pydantic import (
 from dedup_platform.stream.definitions import paths_in
 from dedup_platform.stream.fields import Fields, definitions
 from dedup_platform.stream.paths import FieldPath, FieldSpelling, field_path, field_spelling
-from dedup_platform.stream.values import FieldName, FieldNames, Part, Problem, origin_of
+from dedup_platform.stream.values import FieldName, FieldNames, Part, Problem, Text, origin_of
 
 __all__ = [
     "AvroFormat",
@@ -72,10 +72,21 @@ def _read_protobuf(path: Path) -> bytes:
 _AS_PATH = PlainSerializer(lambda file: file.path)
 
 
-class CsvFormat(Part):
-    """The names of the columns, in order, for records without a header."""
+def _delimiter(value: str) -> str:
+    if len(value) != 1 or value in '"\r\n\0':
+        raise ValueError('must be one character, but no quote or end of a line: "\\t" is the tabulator')
+    return value
 
-    columns: FieldNames
+
+class CsvFormat(Part):
+    """How lines are written: the names of the columns, in order, where there is no header; what stands between them.
+
+    Lines that begin by `comment` are no records.
+    """
+
+    columns: FieldNames | None = None
+    delimiter: Annotated[Text, AfterValidator(_delimiter)] = Field(",", exclude_if=lambda value: value == ",")
+    comment: FieldName | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class JsonFormat(Part):
@@ -195,7 +206,7 @@ class Format(Part):
         """Raise ValueError unless messages can be read with this: a message has no header and no schema of its own."""
         if self.format == "parquet":
             raise ValueError("parquet is for files; allowed for messages: csv, json, avro, protobuf")
-        if self.format == "csv" and not self.csv:
+        if self.format == "csv" and not (self.csv and self.csv.columns):
             raise ValueError("messages of csv have no header; write csv: {columns: […]}")
         if self.format == "csv" and self.registry:
             raise ValueError("a registry has no schemas of csv; allowed: json, avro, protobuf")
@@ -209,8 +220,9 @@ class Format(Part):
                 yield ("fields", *loc), wrong
 
     def _wrong(self, path: FieldPath) -> str | None:
-        if self.csv and path.plain not in self.csv.columns and path.name not in self.csv.columns:
-            return f"{path.text!r} is no field of the records; allowed: {', '.join(self.csv.columns)}"
+        columns = self.csv.columns if self.csv else None
+        if columns and path.plain not in columns and path.name not in columns:
+            return f"{path.text!r} is no field of the records; allowed: {', '.join(columns)}"
         if not self.avro and not self.protobuf:
             return None
         from dedup_platform.stream import schema_paths, schemas

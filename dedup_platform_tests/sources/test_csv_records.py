@@ -12,6 +12,7 @@ from dedup_platform.sources.compression import DamageError
 from dedup_platform.sources.records import AMBIGUOUS, DAMAGED_FILE, MALFORMED_RECORD, MAX_RECORD_BYTES, Record
 from dedup_platform.sources.text.csv_records import csv_content, csv_records
 from dedup_platform.sources.text.lines import Lines
+from dedup_platform.stream.format import CsvFormat
 
 BAD = MALFORMED_RECORD
 MIB = 2**20
@@ -115,10 +116,20 @@ def test_the_context_holds_the_header_without_the_byte_order_mark() -> None:
 def test_named_columns_make_the_first_line_a_record() -> None:
     lines = Lines(chunks(b"\xef\xbb\xbfu,e\r\n\r\nv\r\n", 4))
     context = '{"format":"csv","header":["user","id"]}'
-    assert list(csv_records(lines, ("user", "id"))) == [
+    assert list(csv_records(lines, CsvFormat(columns=("user", "id")))) == [
         (b"u,e", {"user": "u", "id": "e"}, context),
         (b"v", MALFORMED_RECORD, context),
     ]
+
+
+def test_other_delimiters_and_comments() -> None:
+    content = b'#Version: 1\nid at\n#x y z\n1 "2 3"\n\n# \'a "b\n4 #5\n'
+    context = '{"format":"csv","delimiter":" ","header":["id","at"]}'
+    records = list(csv_records(Lines(chunks(content, 3)), CsvFormat(delimiter=" ", comment="#")))
+    assert records == [(b'1 "2 3"', {"id": "1", "at": "2 3"}, context), (b"4 #5", {"id": "4", "at": "#5"}, context)]
+    assert csv_content(b'1 "2 3"', ["id", "at"], " ") == {"id": "1", "at": "2 3"}
+    named = CsvFormat(delimiter="\t", columns=("id", "at"))
+    assert [read for _, read, _ in csv_records(Lines(iter([b"1,2\t3\n"])), named)] == [{"id": "1,2", "at": "3"}]
 
 
 def test_a_name_in_another_encoding_costs_only_its_own_column() -> None:

@@ -194,6 +194,10 @@ def test_what_files_cannot_be_read_with(folder: Path, source: dict[str, Any], ex
 MESSAGES: list[tuple[str, dict[str, Any], str]] = [
     ("parquet", {}, "parquet is for files; allowed for messages: csv, json, avro, protobuf"),
     ("json", {"explode": "a", "json": {"records": "a"}}, "explode and json.records say the same; write explode"),
+    ("csv", {"csv": {"delimiter": ";;"}}, "must be one character, but no quote or end of a line"),
+    ("csv", {"csv": {"delimiter": '"'}}, "must be one character, but no quote or end of a line"),
+    ("csv", {"csv": {"comment": ""}}, "is empty"),
+    ("csv", {"csv": {"delimiter": ";"}}, "messages of csv have no header; write csv: {columns: […]}"),
     ("csv", {}, "messages of csv have no header; write csv: {columns: […]}"),
     ("csv", {"csv": {"columns": ["a"]}, "registry": {"url": "http://r:1"}}, "a registry has no schemas of csv"),
     ("avro", {}, "messages of avro need a schema; write avro: {schema: …} or registry: {url: …}"),

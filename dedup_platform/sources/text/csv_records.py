@@ -23,8 +23,12 @@ from dedup_platform.sources.records import (
     oversized,
 )
 from dedup_platform.sources.text.lines import Lines
+from dedup_platform.stream.format import CsvFormat
 
-__all__ = ["csv_content", "csv_records"]
+__all__ = ["COMMA", "csv_content", "csv_records"]
+
+COMMA = ","
+"""What stands between fields unless the stream file or a record's context names something else."""
 
 # The header stands in the context of each record; a longer one is no header.
 _MAX_HEADER_BYTES = 64 * 1024
@@ -32,33 +36,37 @@ _MAX_HEADER_BYTES = 64 * 1024
 _Row = list[str] | None
 
 
-def csv_records(lines: Lines, columns: Sequence[str] | None = None, **facts: Any) -> Iterator[Record]:
+def csv_records(lines: Lines, csv_format: CsvFormat | None = None, **facts: Any) -> Iterator[Record]:
     """The records of one file or message, each with its bytes without the line's end.
 
-    Without `columns` the first one is the header, which is no record. `facts` are for the records' contexts.
+    Without columns the first one is the header, which is no record. `facts` are for the records' contexts.
     """
-    facts = {"format": "csv", **facts}
-    rows = _rows(lines)
-    if columns:
-        yield from _records(rows, columns, facts | {"header": columns})
+    said = csv_format or CsvFormat()
+    facts = {"format": "csv", **facts} | ({"delimiter": said.delimiter} if said.delimiter != COMMA else {})
+    rows = _rows(lines, said.delimiter)
+    if said.comment:
+        comment = said.comment.encode()
+        rows = ((payload, row) for payload, row in rows if not payload.startswith(comment))
+    if said.columns:
+        yield from _records(rows, said.columns, facts | {"header": said.columns})
     else:
         for payload, _ in rows:
-            facts["header"] = header = _header(payload)
+            facts["header"] = header = _header(payload, said.delimiter)
             yield from _records(rows, header, facts)
     if lines.damage:
         yield damaged(lines.rest, lines.damage, **facts)
 
 
-def csv_content(payload: bytes, header: Sequence[str] | None) -> Content:
+def csv_content(payload: bytes, header: Sequence[str] | None, delimiter: str = COMMA) -> Content:
     """The fields of one record, given its bytes and its file's header (None: it was unusable)."""
-    rows = list(_parse(payload.splitlines(keepends=True), final=True))
+    rows = list(_parse(payload.splitlines(keepends=True), delimiter, final=True))
     if len(rows) != 1 or not _is_text(payload):
         return MALFORMED_RECORD
     return _Columns(header).content(rows[0][2])
 
 
-def _header(payload: bytes) -> list[str] | None:
-    [(_, _, row)] = _parse(payload.splitlines(keepends=True), final=True)
+def _header(payload: bytes, delimiter: str) -> list[str] | None:
+    [(_, _, row)] = _parse(payload.splitlines(keepends=True), delimiter, final=True)
     if row is None or len(payload) > _MAX_HEADER_BYTES:
         return None
     # A name in another encoding must not cost the other columns: it is no field that a stream can name.
@@ -91,7 +99,7 @@ class _Columns:
         return fields | self._ambiguous if self._ambiguous else fields
 
 
-def _rows(lines: Lines) -> Iterator[tuple[bytes, _Row]]:
+def _rows(lines: Lines, delimiter: str) -> Iterator[tuple[bytes, _Row]]:
     blocks = iter(lines)
     waiting: list[bytes] = []
     final = False
@@ -99,7 +107,7 @@ def _rows(lines: Lines) -> Iterator[tuple[bytes, _Row]]:
         final = not _extend(waiting, blocks)
         is_text = _is_text(b"".join(waiting))
         read = 0
-        for end, payload, row in _parse(waiting, final and not lines.damage):
+        for end, payload, row in _parse(waiting, delimiter, final and not lines.damage):
             read = end
             if row != []:  # a blank line
                 yield payload, row if is_text or _is_text(payload) else None
@@ -118,13 +126,13 @@ def _extend(lines: list[bytes], blocks: Iterator[list[bytes]]) -> bool:
     return False
 
 
-def _parse(lines: list[bytes], final: bool) -> Iterator[tuple[int, bytes, _Row]]:
+def _parse(lines: list[bytes], delimiter: str, final: bool) -> Iterator[tuple[int, bytes, _Row]]:
     """Each record: the number of the line after it, its bytes, its fields (None: malformed; none: a blank line).
 
     Unless these lines are the final ones, a record that could go on after them is left out.
     """
     start = base = 0
-    reader = _reader(lines)
+    reader = _reader(lines, delimiter)
     while True:
         try:
             for row in reader:
@@ -140,7 +148,7 @@ def _parse(lines: list[bytes], final: bool) -> Iterator[tuple[int, bytes, _Row]]
             yield start + 1, lines[start].rstrip(b"\r\n"), None
             start += 1
             if end > start:
-                base, reader = start, _reader(lines[start:])
+                base, reader = start, _reader(lines[start:], delimiter)
 
 
 def _joined(lines: list[bytes]) -> bytes:
@@ -149,9 +157,9 @@ def _joined(lines: list[bytes]) -> bytes:
     return b"".join(lines)
 
 
-def _reader(lines: list[bytes]) -> Any:
+def _reader(lines: list[bytes], delimiter: str) -> Any:
     csv.field_size_limit(sys.maxsize)  # Lines bounds the lines, and _parse the records
-    return csv.reader((line.decode("utf-8", "surrogateescape") for line in lines), strict=True)
+    return csv.reader((line.decode("utf-8", "surrogateescape") for line in lines), strict=True, delimiter=delimiter)
 
 
 def _is_text(payload: bytes) -> bool:
