@@ -65,21 +65,23 @@ class EventDecoder:
 
     def __init__(self, stream: Stream) -> None:
         fields, file_format = stream.fields, stream.source.format
-        self._entity = field_reader(fields.entity_id, file_format)
+        entity = field_reader(fields.entity_id, file_format)
+        self._entity = entity.value
         self._keeps_missing_entity = stream.missing_entity == "keep"
         self._event_id = event_id_reader(fields.event_id, file_format)
-        self._time = time_field_reader(fields.event_time, file_format)
+        time = time_field_reader(fields.event_time, file_format)
+        self._time = time.value
         self._read_time = time_reader(fields.event_time.format, fields.event_time.timezone)
         self._messages = MessageReader(stream)
         ids = (field_reader(field, file_format) for field in id_fields(fields.event_id))
-        self._columns = (self._entity, *ids, self._time)
+        self._columns = (entity, *ids, time)
         self._arrival = stream.arrival_time
         if isinstance(self._arrival, TimeField | FileName):
             self._read_arrival = time_reader(self._arrival.format, self._arrival.timezone)
         if isinstance(self._arrival, TimeField):
             self._arrival_field = time_field_reader(self._arrival, file_format)
         self._attributes = [
-            (time_field_reader(attribute, file_format), attribute_reader(attribute), UNREADABLE_ATTRIBUTE + name)
+            (time_field_reader(attribute, file_format).value, attribute_reader(attribute), UNREADABLE_ATTRIBUTE + name)
             for name, attribute in stream.attributes.items()
         ]
         self._start = microseconds(stream.partitions.start)
@@ -163,13 +165,13 @@ class EventDecoder:
             _check_column(column, fields)
 
     def _entity_id(self, fields: Fields, path: str) -> str | None:
-        entity_id = text_of(self._entity.value(fields, path)) or None
+        entity_id = text_of(self._entity(fields, path)) or None
         if entity_id is None and not self._keeps_missing_entity:
             raise RejectedError(MISSING_ENTITY)
         return entity_id
 
     def _event_time(self, fields: Fields, path: str, arrival: int) -> int:
-        text = text_of(self._time.value(fields, path))
+        text = text_of(self._time(fields, path))
         event_time = self._read_time(text) if text is not None else None
         if event_time is None:
             raise RejectedError(UNREADABLE_EVENT_TIME)
@@ -185,8 +187,8 @@ class EventDecoder:
 
     def _attribute_values(self, fields: Fields, path: str) -> list[Any]:
         values = []
-        for reader, read, reason in self._attributes:
-            value = text_of(reader.value(fields, path))
+        for find, read, reason in self._attributes:
+            value = text_of(find(fields, path))
             if read is not None and value is not None:
                 parsed = read(value)
                 if value and parsed is None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
-from dedup_platform.sources.field_values import ABSENT, FieldReader, field_reader, text_of
+from dedup_platform.sources.field_values import ABSENT, field_reader, text_of
 from dedup_platform.sources.records import MISSING_EVENT_ID, Fields, RejectedError
 from dedup_platform.sources.text.json_records import canonical
 from dedup_platform.stream import FieldHash, FieldId, FieldList
@@ -45,9 +45,10 @@ def event_id_reader(event_id: EventId, file_format: str) -> EventIdReader:
     fields = id_fields(event_id)
     readers = [field_reader(field, file_format) for field in fields]
     if isinstance(event_id, FieldId):
-        return lambda record, path: _present(record, path, readers[0])
+        find = readers[0].value
+        return lambda record, path: _present(find(record, path))
     if isinstance(event_id, FieldList):
-        return lambda record, path: canonical([_present(record, path, reader) for reader in readers])
+        return lambda record, path: canonical([_present(reader.value(record, path)) for reader in readers])
     if not fields:
         return lambda record, _: _hash_all(record)
     texts = [field_path(field).text for field in event_id.hash if field != "*"]
@@ -59,8 +60,8 @@ def event_id_reader(event_id: EventId, file_format: str) -> EventIdReader:
     )
 
 
-def _present(fields: Fields, path: str, reader: FieldReader) -> str:
-    text = text_of(reader.value(fields, path))
+def _present(value: Any) -> str:
+    text = text_of(value)
     if not text:
         raise RejectedError(MISSING_EVENT_ID)
     return text
