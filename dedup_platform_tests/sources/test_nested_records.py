@@ -16,11 +16,13 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 
 from dedup_platform.sources.decoding import EventDecoder
+from dedup_platform.sources.field_values import field_reader
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.stream import Fields, Stream
 from dedup_platform.stream.format import Format
 from dedup_platform.stream.schemas import compiled_proto, message_type
-from dedup_platform_tests.sources.click_streams import click_stream, taken_in
+from dedup_platform_tests.sources.click_streams import click_stream, message_stream, taken_in
+from dedup_platform_tests.sources.schemas import BATCH, message_class, write_protos
 
 EVENT: dict[str, Any] = {
     "actor": {"id": 7, "login": "ada"},
@@ -190,6 +192,22 @@ def test_a_nested_field_of_protobuf_that_is_not_set_is_its_default(tmp_path: Pat
         content = MessageReader(stream).content(event.SerializeToString(), {"format": "protobuf"})
         row = read(content, arrived)
         assert (row[0], row[4], row[5]) == expected
+
+
+def test_batches_of_protobuf_read_by_columns_have_paths_too(tmp_path: Path) -> None:
+    write_protos(tmp_path)
+    named = {"first": "counts[0]", "second": "counts[1]", "name": "names['5']", "who": {"first_of": ["user", "id"]}}
+    stream = message_stream("protobuf", tmp_path, fields={"event_time": "stamp", "attributes": named}, **BATCH)
+    batch = message_class(tmp_path, "pkg.Batch")(
+        events=[{"counts": [7], "names": {5: "five"}, "id": "e"}, {"user": "u"}]
+    )
+    found = MessageReader(stream).batch(batch.SerializeToString())
+    assert found
+    values = {
+        name: list(field_reader(each.field, "protobuf").values(found[1], [""] * 2))
+        for name, each in stream.attributes.items()
+    }
+    assert values == {"first": ["7", None], "second": [None, None], "name": ["five", None], "who": ["e", "u"]}
 
 
 @pytest.mark.parametrize(

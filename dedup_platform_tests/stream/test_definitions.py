@@ -1,5 +1,6 @@
 """What may stand in place of a field's name, and how each mistake in it is told."""
 
+import pickle
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -73,6 +74,7 @@ def test_every_kind_of_definition(tmp_path: Path) -> None:
     }
     assert Stream.model_validate(stream.model_dump()) == stream
     assert Stream.model_validate_json(stream.model_dump_json()) == stream
+    assert pickle.loads(pickle.dumps(stream)) == stream
 
 
 @pytest.mark.parametrize(
