@@ -274,8 +274,7 @@ class Platform(Context):
 
         feed = tables.FEED_OF[table]
         work = self.claims.work(stream, feed, ALL, lambda turn: self.work(follow, turn), beside=beside)
-        nothing = FeedCommit(table, feed, left=work.left)
-        return replace(reduce(FeedCommit.then, work.done, nothing), left=work.left)
+        return replace(reduce(FeedCommit.then, work.done, FeedCommit(table, feed)), left=work.left)
 
     def _plan(self, stream: Stream, table: str, every_run: bool = False) -> TablePlan:
         facts = self.ledger.facts(stream, table, fingerprint(stream, table))
