@@ -124,7 +124,7 @@ def test_some_requests_are_done_beside_whoever_is_at_it(followed: Followed, how:
 def test_what_is_wanted_again_of_whole_partitions_is_what_is_stale(followed: Followed) -> None:
     followed.take_in(followed.event("a", 0))
     platform, day = followed.platform, followed.stream.partitions.ordinal(TEN)
-    publish, published = platform.lake.publish, []
+    publish, published = platform.lake.publish, list[str]()
 
     def late(staged: Any) -> None:
         if not published:
