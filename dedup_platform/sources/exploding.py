@@ -6,7 +6,6 @@ from typing import Any
 
 from dedup_platform.sources.records import (
     MALFORMED_RECORD,
-    Content,
     Record,
     RejectedError,
     bounded,
@@ -15,7 +14,7 @@ from dedup_platform.sources.records import (
 )
 from dedup_platform.sources.text.json_records import canonical, json_content
 
-__all__ = ["events_in", "events_of", "exploded"]
+__all__ = ["events_of", "exploded"]
 
 
 def exploded(record: Record, steps: Sequence[str], file_format: str) -> Iterator[Record]:
@@ -25,20 +24,20 @@ def exploded(record: Record, steps: Sequence[str], file_format: str) -> Iterator
         yield record
         return
     try:
-        yield from events_of(content, steps, file_format)
+        yield from events_of(content, steps, format=file_format, encoding="json")
     except RejectedError as rejected:
         yield undivided(payload, rejected.reason, **json.loads(context))
 
 
-def events_of(content: Content, steps: Sequence[str], file_format: str) -> Iterator[Record]:
-    """The events in the fields of a record. RejectedError, before the first, if there is no list of them."""
-    facts = {"format": file_format, "encoding": "json"}
+def events_of(content: Any, steps: Sequence[str], **facts: Any) -> Iterator[Record]:
+    """The events in what a record holds, which share these facts. RejectedError, before the first, if there is no list
+    of them."""
     context = context_text(**facts)
-    for event in events_in(content, steps):
+    for event in _events_in(content, steps):
         yield bounded(canonical(event).encode(), json_content, context, facts)
 
 
-def events_in(content: Any, steps: Sequence[str]) -> Sequence[Any]:
+def _events_in(content: Any, steps: Sequence[str]) -> Sequence[Any]:
     """The list to which these names lead. RejectedError if they lead to none."""
     for step in steps:
         content = content.get(step) if isinstance(content, dict) else None

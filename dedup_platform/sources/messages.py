@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dedup_platform.sources.contents import Contents
-from dedup_platform.sources.exploding import events_in, events_of, exploded
+from dedup_platform.sources.exploding import events_of, exploded
 from dedup_platform.sources.records import (
     DAMAGED_FILE,
     MALFORMED_RECORD,
@@ -19,7 +19,7 @@ from dedup_platform.sources.records import (
 )
 from dedup_platform.sources.registry import RegisteredSchema, registry_at
 from dedup_platform.sources.text.csv_records import COMMA, csv_content, csv_records
-from dedup_platform.sources.text.json_records import canonical, json_content, json_value
+from dedup_platform.sources.text.json_records import json_content, json_value
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.stream import FieldHash, Fields, Stream
 from dedup_platform.stream.format import CsvFormat, named_fields
@@ -106,7 +106,9 @@ class MessageReader:
             if isinstance(datum[1], str):
                 yield datum
             else:
-                yield from events_of(datum[1], self._source.list_steps or (), self._source.format)
+                yield from events_of(
+                    datum[1], self._source.list_steps or (), format=self._source.format, encoding="json"
+                )
 
     def _body(self, value: bytes, facts: dict[str, Any]) -> bytes:
         """What follows the header of the registry, which gives the facts the id of a schema that the registry has."""
@@ -181,9 +183,7 @@ def _csv_records(body: bytes, csv: CsvFormat | None, facts: dict[str, Any]) -> I
 
 def _json_records(body: bytes, steps: Sequence[str] | None, facts: dict[str, Any]) -> Iterator[Record]:
     """An object is a record; so is each of a batch, and then its payload is canonical JSON."""
-    context = context_text(**facts)
     if steps is None:
-        yield bounded(body, json_content, context, facts)
-        return
-    for event in events_in(json_value(body), steps):
-        yield bounded(canonical(event).encode(), json_content, context, facts)
+        yield bounded(body, json_content, context_text(**facts), facts)
+    else:
+        yield from events_of(json_value(body), steps, **facts)
