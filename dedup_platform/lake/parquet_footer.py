@@ -13,6 +13,7 @@ I16, I32, I64, BINARY, LIST, STRUCT = 4, 5, 6, 8, 9, 12
 _TRUE, _FALSE, _BYTE, _DOUBLE, _SET = 1, 2, 3, 7, 10
 _FIXED = {_BYTE: 1, _DOUBLE: 8}
 """Types whose values have so many bytes."""
+_DATA_PAGE_AT, _DICTIONARY_PAGE_AT = 9, 11
 _TAIL = 8
 """Bytes after the footer: its length, and the magic number."""
 
@@ -54,6 +55,13 @@ def elements(tree: Struct, field: int) -> list[Any]:
     """The elements of a list; none if it is missing."""
     found: list[Any] = tree[field][1][1] if field in tree else []
     return found
+
+
+def chunk_begins(chunk: Struct) -> int:
+    """Where the bytes of a column's chunk (`ColumnMetaData`) begin."""
+    data: int = value(chunk, _DATA_PAGE_AT)
+    # Some writers say 0 where there is no dictionary.
+    return min(data, value(chunk, _DICTIONARY_PAGE_AT) or data)
 
 
 class _Parser:

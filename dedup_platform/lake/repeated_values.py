@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dedup_platform.lake.parquet_footer import I64, MAGIC, STRUCT, Struct, elements, read_footer, value
+from dedup_platform.lake.parquet_footer import I64, STRUCT, Struct, chunk_begins, elements, read_footer, value
 
 __all__ = ["RepeatedValues"]
 
@@ -17,12 +17,12 @@ _PAGE_ROWS = 2**14
 
 # Ids of fields in parquet-format's `parquet.thrift`.
 _GROUPS, _COLUMNS, _CHUNK = 4, 1, 3
-_VALUES, _BYTES, _COMPRESSED, _DATA_AT, _DICTIONARY_AT = 5, 6, 7, 9, 11
+_VALUES, _BYTES, _COMPRESSED, _DATA_AT = 5, 6, 7, 9
 _STATISTICS, _PAGE_COUNTS, _SIZES = 12, 13, 16
 _NULLS = 3
 
 Chunk = tuple[bytes, Struct]
-"""Its bytes, and what a footer says of it if it is the first thing in a file, right behind the magic number."""
+"""Its bytes, and what a footer says of it, as of one that begins at some other place."""
 
 
 class RepeatedValues:
@@ -66,9 +66,5 @@ class RepeatedValues:
 
 
 def _cut(file: bytes, column: Struct) -> tuple[bytes, bytes, Struct]:
-    data = value(column, _DATA_AT)
-    begins = value(column, _DICTIONARY_AT) or data
-    moved = {_DATA_AT: (I64, data - begins + len(MAGIC))}
-    if data > begins:
-        moved[_DICTIONARY_AT] = (I64, len(MAGIC))
-    return file[begins:data], file[data : begins + value(column, _COMPRESSED)], {**column, **moved}
+    begins, data = chunk_begins(column), value(column, _DATA_AT)
+    return file[begins:data], file[data : begins + value(column, _COMPRESSED)], column

@@ -31,6 +31,7 @@ from dedup_platform.lake.parquet_footer import (
     MAGIC,
     STRUCT,
     Struct,
+    chunk_begins,
     elements,
     footer_bytes,
     read_footer,
@@ -220,8 +221,8 @@ def _without_id(column: Struct) -> Struct:
 def _copy(group: Struct, source: pa.NativeFile, out: pa.NativeFile) -> list[Struct]:
     """Copy the bytes of a row group; returns its columns as they are now."""
     chunks = [value(column, _CHUNK) for column in elements(group, _COLUMNS)]
-    begins = min(map(_begins, chunks))
-    ends = max(_begins(chunk) + value(chunk, _COMPRESSED) for chunk in chunks)
+    begins = min(map(chunk_begins, chunks))
+    ends = max(chunk_begins(chunk) + value(chunk, _COMPRESSED) for chunk in chunks)
     moved = out.tell() - begins
     for at in range(begins, ends, _BLOCK_BYTES):
         out.write(source.read_at(min(_BLOCK_BYTES, ends - at), at))
@@ -231,15 +232,9 @@ def _copy(group: Struct, source: pa.NativeFile, out: pa.NativeFile) -> list[Stru
 def _put(made: Chunk, out: pa.NativeFile) -> Struct:
     """Write a chunk; returns the column as it is now."""
     content, chunk = made
-    moved = out.tell() - len(MAGIC)
+    moved = out.tell() - chunk_begins(chunk)
     out.write(content)
     return _moved(chunk, moved)
-
-
-def _begins(chunk: Struct) -> int:
-    data: int = value(chunk, _DATA_AT)
-    # Some writers say 0 where there is no dictionary.
-    return min(data, value(chunk, _DICTIONARY_AT) or data)
 
 
 def _moved(chunk: Struct, by: int) -> Struct:
