@@ -5,19 +5,24 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import pyspark
+import pytest
 
 from dedup_platform.testing.servers import free_port
 from dedup_platform_tests.conftest import PROJECT
 from dedup_platform_tests.end_to_end.conftest import PATIENCE, wait_until
 
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}
+TELLS_WHERE_IT_IS = {"PYTHONFAULTHANDLER": "1"}
+"""For `said_by`: a Python that gets SIGABRT then says what each of its threads is doing."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class CommandLine:
     def __call__(self, *arguments: str, code: int = 0) -> str:
         """What it printed on standard output, or on standard error if `code` says that it must fail."""
         with self.started(*arguments) as process:
-            out, err = process.communicate(timeout=PATIENCE)
+            out, err = said_by(process)
         assert process.returncode == code, f"{out}\n{err}"
         return out if code == 0 else err
 
@@ -37,7 +42,7 @@ class CommandLine:
     def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """The command at work; it and what it started end with the block at the latest."""
         command = [str(Path(sys.executable).with_name("dedup-platform")), *arguments]
-        environment = {**os.environ, "COLUMNS": "300", **self.environment}
+        environment = {**os.environ, "COLUMNS": "300", **TELLS_WHERE_IT_IS, **self.environment}
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -47,6 +52,34 @@ class CommandLine:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
+
+
+def said_by(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a process, which leads a session of its own, printed until its end.
+
+    If that does not come, or others that it started hold its output, the test fails with what each of them is doing.
+    """
+    try:
+        return process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        left = [each for each in psutil.process_iter(["ppid", "status", "cmdline"]) if _is_of(each, process.pid)]
+        told = "\n".join(f"{each.pid} {each.info}" for each in left)
+        for each in left:
+            # A stack of each thread: Java says so on standard output and goes on.
+            each.send_signal(signal.SIGQUIT if each.name() == "java" else signal.SIGABRT)
+        time.sleep(5)
+        for each in left:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        out, err = process.communicate(timeout=PATIENCE)
+    pytest.fail(f"{process.args} did not end: {told}\n{out}\n{err}")
+
+
+def _is_of(process: psutil.Process, session: int) -> bool:
+    try:
+        return os.getsid(process.pid) == session
+    except ProcessLookupError:
+        return False
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
 from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
 from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, wait_until
+from dedup_platform_tests.end_to_end.processes import TELLS_WHERE_IT_IS, said_by
 from dedup_platform_tests.orchestration.conftest import QUIET
 
 
@@ -42,6 +43,7 @@ class Run:
         environment = (
             os.environ
             | BRIEF
+            | TELLS_WHERE_IT_IS
             | {
                 "DEDUP_PLATFORM_HOME": str(settings.home),
                 "DEDUP_PLATFORM_STREAMS": str(stream.origin),
@@ -58,7 +60,7 @@ class Run:
 
     def end(self) -> tuple[int, str]:
         """Exit code and what was said."""
-        _, said = self.process.communicate(timeout=PATIENCE)
+        _, said = said_by(self.process)
         return self.process.returncode, said
 
 

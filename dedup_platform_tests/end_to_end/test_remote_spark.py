@@ -28,7 +28,7 @@ from dedup_platform.testing.judge import wrong_rows
 from dedup_platform.testing.servers import free_port
 from dedup_platform_tests.conftest import FEW_ROWS
 from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, wait_until
-from dedup_platform_tests.end_to_end.processes import CommandLine, run_tests, standalone_cluster
+from dedup_platform_tests.end_to_end.processes import CommandLine, run_tests, said_by, standalone_cluster
 
 EVENTS = "1000"
 Rows = dict[str, list[str]]
@@ -111,7 +111,7 @@ def test_runs_of_two_streams_share_the_server(server: ConnectServer, tmp_path: P
     lines = [at_server(server, tmp_path / "home", stream) for stream in streams]
     with ExitStack() as started:
         for process in [started.enter_context(line.started("run")) for line in lines]:
-            _, said = process.communicate(timeout=PATIENCE)
+            _, said = said_by(process)
             assert process.returncode == 0, said
     first, second = (rows_of(tmp_path / "home", stream) for stream in streams)
     assert first == second
@@ -155,7 +155,7 @@ def test_a_run_without_its_server_fails_clearly_and_the_next_one_goes_on(server:
         wait_until(lambda: is_writing(home), "the run writes records", PATIENCE)
         assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
-        _, said = run.communicate(timeout=PATIENCE)
+        _, said = said_by(run)
     assert run.returncode == 5
     assert f"the Spark Connect server {server.remote} went away in the middle of the work" in said
     assert f"the Spark Connect server {server.remote} does not answer" in line("run", code=5)
