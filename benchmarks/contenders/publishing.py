@@ -1,12 +1,16 @@
 """This platform with feeds and sinks, and the least that it takes to bring the same rows to the same places."""
 
+import json
 import shutil
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import polars as pl
 import psycopg2
+import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from pyiceberg.exceptions import NoSuchTableError
 
@@ -16,7 +20,7 @@ from dedup_platform.changes.reading import FRESH, FeedReader
 from dedup_platform.lake.snapshots import head
 from dedup_platform.platform import Platform
 from dedup_platform.sinks import Position, Target
-from dedup_platform.sinks.messages import Json, messages
+from dedup_platform.sinks.messages import Json, Message, messages
 from dedup_platform.sinks.opening import KEYS
 from dedup_platform.sinks.postgres import as_text
 from dedup_platform.stream import Publish
@@ -72,13 +76,25 @@ class Publishing(Ours):
 
     def produce_plainly(self, brokers: str, topic: str) -> dict[str, Any]:
         """A producer that is told of no message and commits nothing."""
-        producer = Producer({"bootstrap.servers": brokers, "compression.type": "zstd", "linger.ms": 20})
-        for key, value in self._messages:
-            while True:
-                try:
-                    producer.produce(topic, key=key, value=value)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        producer.flush()
-        return {"rows": len(self._messages)}
+        return _produced(brokers, topic, self._messages)
+
+    def produce_by_script(self, brokers: str, topic: str) -> dict[str, Any]:
+        """The same without messages at hand: rows of the table's files, each dumped as JSON."""
+        table = self.platform.lake.catalog.load_table(STREAM, SESSIONS)
+        files = (urlsplit(task.file.file_path).path for task in table.scan().plan_files())
+        rows = (row for file in files for batch in pq.ParquetFile(file).iter_batches() for row in batch.to_pylist())
+        return _produced(brokers, topic, ((row["session_id"], json.dumps(row, default=str)) for row in rows))
+
+
+def _produced(brokers: str, topic: str, messages: Iterable[Message]) -> dict[str, Any]:
+    producer, rows = Producer({"bootstrap.servers": brokers, "compression.type": "zstd", "linger.ms": 20}), 0
+    for key, value in messages:
+        rows += 1
+        while True:
+            try:
+                producer.produce(topic, key=key, value=value)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush()
+    return {"rows": rows}

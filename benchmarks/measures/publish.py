@@ -15,7 +15,7 @@ from dedup_platform.testing.servers import KafkaServer, PostgresServer
 from dedup_platform.testing.servers.kafka import install_kafka
 
 NAME = "publish"
-PLAIN_COPY, PLAIN_PRODUCER = "plain copy", "plain producer"
+PLAIN_COPY, PLAIN_PRODUCER, SCRIPT = "plain copy", "plain producer", "script"
 FORMATS = {OURS: "json", "ours (avro)": "avro", "ours (protobuf)": "protobuf"}
 """Of messages in Kafka; the plain producer's are of JSON."""
 PARTITIONS = 4
@@ -97,11 +97,16 @@ def _into_kafka(folder: Path) -> Iterator[dict[str, Turn]]:
             sink = {"kind": "kafka", "brokers": server.brokers, "topic": topic, "format": format_}
             return contestant.run("publish", sink=sink, secrets={})
 
-        def plain(contestant: Contestant, number: int) -> Run:
-            server.create_topic(f"plain-{number}", PARTITIONS)
-            return contestant.run("produce_plainly", brokers=server.brokers, topic=f"plain-{number}")
+        def plain(method: str, contestant: Contestant, number: int) -> Run:
+            topic = f"{method}-{number}"
+            server.create_topic(topic, PARTITIONS)
+            return contestant.run(method, brokers=server.brokers, topic=topic)
 
-        yield {name: partial(ours, format_) for name, format_ in FORMATS.items()} | {PLAIN_PRODUCER: plain}
+        ways = {PLAIN_PRODUCER: "produce_plainly", SCRIPT: "produce_by_script"}
+        yield {
+            **{name: partial(ours, format_) for name, format_ in FORMATS.items()},
+            **{name: partial(plain, method) for name, method in ways.items()},
+        }
 
 
 @contextmanager

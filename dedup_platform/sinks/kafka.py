@@ -18,7 +18,7 @@ from dedup_platform.stream import KafkaSink
 _LOG = logging.getLogger(__name__)
 _SECONDS = 60.0
 """For brokers to answer, and for a transaction to end."""
-_PORTION_ROWS = 10_000
+_PORTION_ROWS = 25_000
 _TAKEN = {
     KafkaError._FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
@@ -66,6 +66,8 @@ class KafkaTopic:
                     "on_delivery": self._note,
                 }
             )
+            # Connects: while it is not connected, it would wait half a second for the coordinator of its transactions.
+            self._producer.list_topics(self._said.topic, _SECONDS)
             # Ends what an earlier producer left open, one way or the other: only then is the position what it says.
             self._producer.init_transactions(_SECONDS)
             self._state = self._check_owner(self._log.read())
@@ -119,7 +121,10 @@ class KafkaTopic:
         for changes in portions(batch.changes, _PORTION_ROWS):
             made = messages(changes, encoded.encoding, is_read)
             for key, value in made:
-                self._send(producer, topic, key, value, headers if value is None else of_values)
+                try:  # as `_send`, without a call for each of a million
+                    producer.produce(topic, value, key, headers=headers if value is None else of_values)
+                except BufferError:
+                    self._send(producer, topic, key, value, headers if value is None else of_values)
             left.difference_update(key for key, _ in made if left)
             producer.poll(0)
         for key, value in tombstones(sorted(left)):

@@ -239,6 +239,8 @@ def test_every_sink_is_equal_whatever_is_killed(sinks_seed: int, tmp_path: Path)
             with replaced(has_spark=False):
                 wrong = list(soak.judge.wrong(soak.platform, soak.stream))
             assert wrong == [], f"after round {number}"
+            # Seen with `-s` only, where one waits for a long time.
+            print(f"round {number + 1} of {ROUNDS}: {soak.kills.total()} kills, {soak.judge.versions}")  # noqa: T201
             soak.expire()
             soak.change_rules()
         happened = [each.happened for each in soak.proxies]
