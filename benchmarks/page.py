@@ -67,8 +67,8 @@ _SECTIONS = {
         "Everything from nothing with the feeds of all that changed, beside the same without them, in turns. Then all "
         "sessions to an empty table of Postgres and to an empty topic, exactly once, read from the lake and encoded; "
         "beside it, as the floor, one COPY into a table with the same key, and a producer without transactions, of "
-        "the same rows, which they have in memory ready to be sent. The script is such a producer that reads the rows and "
-        "dumps each as JSON.",
+        "the same rows, which they have in memory ready to be sent. The script is such a producer that reads the rows "
+        "and dumps each as JSON.",
     ),
     "skew": ("One entity owns a fifth", "Whole processes. The peak is of the process and all its children together."),
     "scale": (
