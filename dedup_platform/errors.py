@@ -136,7 +136,7 @@ class SinkError(DedupPlatformError):
 
     def __init__(self, stream: str, sink: str, reason: str, lasting: bool = False) -> None:
         super().__init__(stream, sink, reason)
-        self.lasting = lasting
+        self.reason, self.lasting = reason, lasting
 
     def __str__(self) -> str:
         stream, sink, reason = self.args

@@ -66,10 +66,11 @@ def _may_pass(error: BaseException, tries: Tries) -> bool:
 
 
 def _failure(error: Exception, stream: Stream) -> Failure:
+    if isinstance(error, SinkError):
+        return Failure("lasting" if error.lasting else "transient", error.reason, _evidence(stream))
     is_ours = isinstance(error, DedupPlatformError)
     reason = str(error) if is_ours else f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
-    is_lasting = isinstance(error, SinkError) and error.lasting
-    return Failure("lasting" if is_lasting else "transient", reason, _evidence(stream))
+    return Failure("transient", reason, _evidence(stream))
 
 
 def _evidence(stream: Stream) -> str:

@@ -75,10 +75,9 @@ def print_status(console: Console, statuses: Iterable[tuple[Stream, Status]]) ->
     for stream, status in statuses:
         waiting = status.waiting
         waits = f"{waiting.amount} wait, {len(waiting.changed):,} changed" if waiting else "the source cannot be asked"
-        console.print(
-            f"[bold]{status.stream}[/bold]: {status.files_read:,} files read with {status.records_read:,} records, "
-            f"{status.rejected:,} of them rejected; {waits}"
-        )
+        files = "" if isinstance(stream.source, KafkaSource) else f"{status.files_read:,} files read with "
+        read = f"{files}{status.records_read:,} records"
+        console.print(f"[bold]{status.stream}[/bold]: {read}, {status.rejected:,} of them rejected; {waits}")
         if status.trouble:
             console.print(f"  {status.trouble}", markup=False)
         if status.health.state != "normal":

@@ -17,10 +17,8 @@ from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.orchestration.intake import note_lost_ingests
 from dedup_platform.orchestration.pools import busy_pools, looked_after, pool
 from dedup_platform.orchestration.progress import Listener
-from dedup_platform.planning.circuit_breaker import sentence
 from dedup_platform.platform import Platform
 from dedup_platform.settings import ENV_PREFIX, Settings
-from dedup_platform.spark.session import spark_session
 from dedup_platform.stream import Stream
 from dedup_platform.uris import reaching
 
@@ -89,7 +87,7 @@ def run_stream(settings: Settings, streams: Mapping[str, Stream], name: str, lis
     """Ingest all that waits for one stream, recompute until nothing is stale, then bring its sinks up to date.
 
     Fails runs whose process is dead first, so that nobody waits for them. What a step raises comes through as it is;
-    what a sink raises, once the others are done. A sink that failed lately is left alone until its next try.
+    what a sink raises, once the others are done.
     """
     stream = streams[name]
     with open_instance(settings) as instance:
@@ -99,11 +97,7 @@ def run_stream(settings: Settings, streams: Mapping[str, Stream], name: str, lis
         definitions = build_definitions(settings, streams, loggers={LISTENER: listening_logger(listener)})
         _execute(definitions, instance, runs.ingest_job_name(stream), {runs.POLICY: runs.IGNORED})
         failures = []
-        platform = Platform(settings, streams, spark=lambda: spark_session(settings))
         for sink in stream.publish.sinks:
-            if not platform.sinks.is_due(name, sink):
-                listener.say(sentence(platform.sinks.health(name, sink), f"sink {sink}"))
-                continue
             try:
                 _execute(definitions, instance, runs.sink_job_name(stream, sink), {})
             except Exception as error:

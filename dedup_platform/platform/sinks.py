@@ -5,7 +5,7 @@ from threading import Thread
 
 from dedup_platform.changes import Published, SinkAttempts
 from dedup_platform.changes.reading import newest_position
-from dedup_platform.errors import DedupPlatformError
+from dedup_platform.errors import DedupPlatformError, SinkError
 from dedup_platform.lake.schema import field_numbers
 from dedup_platform.ledger import Health
 from dedup_platform.planning.circuit_breaker import Circuit
@@ -103,6 +103,8 @@ class _Look(Thread):
                     self.trouble = "cannot be asked without taking it over: it has no `look`"
             finally:
                 sink.close()
+        except SinkError as error:
+            self.trouble = error.reason
         except DedupPlatformError as error:
             self.trouble = str(error)
         except Exception as error:
