@@ -72,7 +72,7 @@ def said_by(process: subprocess.Popen[str]) -> tuple[str, str]:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
         out, err = process.communicate(timeout=PATIENCE)
-    pytest.fail(f"{process.args} did not end: {told}\n{out}\n{err}")
+    pytest.fail(f"{process.args!r} did not end: {told}\n{out}\n{err}")
 
 
 def _is_of(process: psutil.Process, session: int) -> bool:

@@ -87,6 +87,8 @@ def main() -> int:
             if what:
                 wrong += 1
                 print(f"seed {seed}: {what}", flush=True)  # noqa: T201
+            if (done := seed + 1 - int(first)) % 500 == 0:
+                print(f"{done} lives, {wrong} went wrong", flush=True)  # noqa: T201
     seconds = time.monotonic() - started
     print(f"{int(end) - int(first)} lives, {wrong} went wrong, {seconds:.0f} s")  # noqa: T201
     return 1 if wrong else 0
