@@ -5,22 +5,21 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
-from uuid import uuid4
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow, write_file
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, Table, WriteTask
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import StringType
 
+from dedup_platform.lake.new_files import NewFiles
 from dedup_platform.planning.cells import NO_ENTITY, Cell
 from dedup_platform.rules.partitions import partition_ordinal
 
@@ -52,6 +51,11 @@ class TableFiles:
     @cached_property
     def io(self) -> FileIO:
         return load_file_io(dict(self.properties), self.metadata.location)
+
+    @cached_property
+    def new(self) -> NewFiles:
+        """Writes more of them."""
+        return NewFiles(self.metadata, self.io)
 
     @cached_property
     def _selections(self) -> dict[tuple[str, ...], Schema]:
@@ -106,13 +110,7 @@ class TableFiles:
 
     def write_at(self, place: Sequence[int | None], rows: pa.Table) -> DataFile:
         """Write rows, at least one, as one new file, whose partition has these values."""
-        schema, spec = self.metadata.schema(), self.metadata.spec()
-        values = [PartitionFieldValue(field, value) for field, value in zip(spec.fields, place, strict=True)]
-        ordered = rows.select([field.name for field in schema.fields])
-        batches = ordered.cast(schema_to_pyarrow(schema, include_field_ids=False)).combine_chunks().to_batches()
-        task = WriteTask(uuid4(), 0, schema, batches, partition_key=PartitionKey(values, spec, schema))
-        [file] = write_file(self.io, self.metadata, iter([task]))
-        return self.partitioned(file)
+        return self.new.write(place, rows)
 
     def partitioned(self, file: DataFile) -> DataFile:
         """The same file, which knows by which partitioning it was written: pickling makes it forget."""

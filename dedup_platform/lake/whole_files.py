@@ -9,20 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-    schema_to_pyarrow,
-)
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
-from pyiceberg.schema import sanitize_column_names
-from pyiceberg.table.locations import load_location_provider
+from pyiceberg.manifest import DataFile
 
 from dedup_platform.lake.durable import put_away
 from dedup_platform.lake.parquet_footer import (
@@ -87,12 +77,8 @@ class WholeFiles:
 
     def write(self, place: Sequence[int | None], parts: Sequence[Whole]) -> DataFile:
         """Write some files' rows, one file after the other, as one new file, whose partition has these values."""
-        schema, spec, properties = self._schema, self.target.metadata.spec(), self.target.metadata.properties
-        key = PartitionKey(
-            [PartitionFieldValue(field, each) for field, each in zip(spec.fields, place, strict=True)], spec, schema
-        )
-        locations = load_location_provider(self.target.metadata.location, properties)
-        path = locations.new_data_location(f"00000-0-{uuid4()}.parquet", key)
+        key = self.target.new.key(place)
+        path = self.target.new.location(key)
         output = self.target.io.new_output(path)
         with output.create(overwrite=True) as out:
             out.write(MAGIC)
@@ -100,36 +86,12 @@ class WholeFiles:
             footer = self._footer(groups)
             out.write(footer)
         put_away(output)
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=pq.read_metadata(BytesIO(MAGIC + footer)),
-            stats_columns=compute_statistics_plan(schema, properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
-        made = DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=path,
-            file_format=FileFormat.PARQUET,
-            partition=key.partition,
-            file_size_in_bytes=len(output),
-            sort_order_id=None,
-            equality_ids=None,
-            key_metadata=None,
-            **statistics.to_serialized_dict(),
-        )
-        return self.target.partitioned(made)
-
-    @cached_property
-    def _schema(self) -> Any:
-        return sanitize_column_names(self.target.metadata.schema())
-
-    @cached_property
-    def _arrow_schema(self) -> pa.Schema:
-        return schema_to_pyarrow(self._schema)
+        return self.target.new.described(path, key, len(output), pq.read_metadata(BytesIO(MAGIC + footer)))
 
     @cached_property
     def _template(self) -> Struct:
         """The footer of a file of the target without any row."""
-        return self._in_memory(self._arrow_schema.empty_table())[1]
+        return self._in_memory(self.target.new.arrow_schema.empty_table())[1]
 
     @cached_property
     def _known(self) -> dict[tuple[int, Any], Struct]:
@@ -152,7 +114,7 @@ class WholeFiles:
                 first += rows
 
     def _numbers(self, first: int, rows: int, out: pa.NativeFile) -> list[Struct]:
-        field = self._arrow_schema.field(self.number)
+        field = self.target.new.arrow_schema.field(self.number)
         numbers = pa.table([pa.arange(first, first + rows)], schema=pa.schema([field]))
         content, footer = self._in_memory(numbers)
         [group] = elements(footer, _GROUPS)
@@ -162,7 +124,7 @@ class WholeFiles:
         key = tuple(sorted(same.items()))
         if key not in self._known_repeated:
             self._known_repeated[key] = RepeatedValues(
-                pa.schema([field for field in self._arrow_schema if field.name in same]), same
+                pa.schema([field for field in self.target.new.arrow_schema if field.name in same]), same
             )
         return self._known_repeated[key]
 
@@ -189,7 +151,7 @@ class WholeFiles:
     def _group(self, columns: Sequence[Struct], rows: int, begins: int) -> Struct:
         """A row group; its columns are in the schema's order."""
         by_name = {elements(value(column, _CHUNK), _PATH)[0]: column for column in columns}
-        ordered = [by_name[field.name.encode()] for field in self._arrow_schema]
+        ordered = [by_name[field.name.encode()] for field in self.target.new.arrow_schema]
         sizes = (sum(value(value(column, _CHUNK), field) for column in ordered) for field in (_BYTES, _COMPRESSED))
         uncompressed, compressed = sizes
         return {
