@@ -8,6 +8,7 @@ is given to `EventDecoder`.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import polars as pl
@@ -18,7 +19,7 @@ from dedup_platform.sources.attributes import attribute_reader
 from dedup_platform.sources.contents import Contents
 from dedup_platform.sources.decoding import Delivery, EventDecoder
 from dedup_platform.sources.event_ids import event_id_reader
-from dedup_platform.sources.field_values import FieldReader, field_reader, time_field_reader
+from dedup_platform.sources.field_values import FieldReader, RecordColumns, field_reader, time_field_reader
 from dedup_platform.sources.plain import plain_decimals, plain_doubles, plain_longs, plain_times
 from dedup_platform.sources.records import Content, RejectedError
 from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, time_reader
@@ -39,6 +40,8 @@ _ARROW_TYPES = {
 }
 _MOMENT = pl.Datetime("us", "UTC")
 _PLAIN = {"long": plain_longs, "double": plain_doubles}
+_Runs = Sequence[tuple[Delivery, int]]
+"""Deliveries, each with the number of records in a row that are of it."""
 _TEXT, _IS_SURE = "_text_of_", "_is_sure"
 
 
@@ -88,6 +91,7 @@ class BatchDecoder:
         if isinstance(stream.arrival_time, TimeField):
             self._columns["arrival_time"] = _time(time_field(stream.arrival_time), stream.arrival_time, FROM_1970)
         self._columns |= {name: _attribute(time_field(each), each) for name, each in stream.attributes.items()}
+        self._named = [named for column in self._columns.values() for named in column.field.named]
         self._doubts = [*_doubts(stream), *(_has_no_value(name, self._columns[name]) for name in stream.attributes)]
 
     def decode(self, contents: Contents, deliveries: Sequence[Delivery]) -> pl.DataFrame:
@@ -102,19 +106,20 @@ class BatchDecoder:
 
     def _events(self, contents: Contents, deliveries: Sequence[Delivery]) -> tuple[pl.DataFrame, pl.Series]:
         """The rows as columns tell them, and whether each is beyond doubt."""
-        odd = set(contents.rejected)
-        paths = [delivery.path for delivery in deliveries]
-        texts = pl.DataFrame(
-            [_texts(each.field.values(contents, paths), odd).alias(name) for name, each in self._columns.items()]
-        )
+        by_delivery = [(delivery, sum(1 for _ in same)) for delivery, same in groupby(deliveries)]
+        records = RecordColumns(contents, self._named, lambda: _each(by_delivery, lambda told: told.path, pl.String))
+        texts = pl.DataFrame([each.field.texts(records).values.alias(name) for name, each in self._columns.items()])
         plain = texts.select(each.plain_values(pl.col(name)).alias(name) for name, each in self._columns.items())
         values = {name: each.values(plain[name], texts[name]) for name, each in self._columns.items()}
         if "event_id" not in values:
             values["event_id"] = pl.Series(
-                [self._event_id_of(content, path) for content, path in zip(contents, paths, strict=True)],
+                [
+                    self._event_id_of(content, delivery.path)
+                    for content, delivery in zip(contents, deliveries, strict=True)
+                ],
                 dtype=pl.String,
             )
-        values["arrival_time"] = _arrivals(deliveries, values.get("arrival_time"))
+        values["arrival_time"] = _arrivals(by_delivery, values.get("arrival_time"))
         rows = pl.DataFrame(values).hstack(texts.select(pl.all().name.prefix(_TEXT)))
         is_sure = ~pl.any_horizontal(pl.coalesce(doubt, True) for doubt in self._doubts)
         events = rows.select(
@@ -122,7 +127,9 @@ class BatchDecoder:
             pl.lit(None, pl.String).alias(self._names[-1]),
             is_sure.alias(_IS_SURE),
         )
-        return events.select(self._names), events[_IS_SURE].scatter(sorted(odd), False)
+        sure = events[_IS_SURE].scatter(list(contents.rejected), False)
+        in_doubt = records.in_doubt
+        return events.select(self._names), sure if in_doubt is None else sure & ~in_doubt
 
     def _event_id_of(self, content: Content, path: str) -> str | None:
         try:
@@ -162,23 +169,21 @@ def _has_no_value(name: str, column: _Column) -> pl.Expr:
     return pl.col(name).is_null() & (pl.col(_TEXT + name).fill_null("") != "")
 
 
-def _texts(values: Sequence[Any], odd: set[int]) -> pl.Series:
-    """The texts among some values; the places of those that are none, nor null, are added to `odd`."""
-    try:
-        return pl.Series(values, dtype=pl.String, strict=True)
-    except (TypeError, ValueError):
-        odd.update(place for place, value in enumerate(values) if not isinstance(value, str | None))
-        return pl.Series([value if isinstance(value, str) else None for value in values], dtype=pl.String)
-
-
-def _arrivals(deliveries: Sequence[Delivery], read: pl.Series | None) -> pl.Series:
+def _arrivals(by_delivery: _Runs, read: pl.Series | None) -> pl.Series:
     """When records arrived: as their deliveries tell, or as was read of a field of theirs."""
-    told = [
-        each.arrival if each.is_arrival_fixed or (each.is_arrival_known and read is None) else None
-        for each in deliveries
-    ]
-    arrivals = pl.Series(told, dtype=pl.Int64)
-    return arrivals if read is None else arrivals.zip_with(arrivals.is_not_null(), read)
+    told = _each(
+        by_delivery,
+        lambda each: each.arrival if each.is_arrival_fixed or (each.is_arrival_known and read is None) else None,
+        pl.Int64,
+    )
+    return told if read is None else told.zip_with(told.is_not_null(), read)
+
+
+def _each(by_delivery: _Runs, said: Callable[[Delivery], Any], dtype: type[pl.DataType]) -> pl.Series:
+    """What each record's delivery says."""
+    values = pl.Series([said(delivery) for delivery, _ in by_delivery], dtype=dtype)
+    counts = pl.Series([count for _, count in by_delivery], dtype=pl.Int64)
+    return pl.select(pl.lit(values).repeat_by(counts).explode()).to_series()
 
 
 def _attribute(field: FieldReader, attribute: Attribute) -> _Column:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
-from typing import Any, Generic, TypeVar
+from itertools import chain
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -11,14 +11,15 @@ from dedup_platform.sources.batch_decoding import BatchDecoder, typed
 from dedup_platform.sources.contents import Contents, JoinedContents, ListedContents
 from dedup_platform.sources.decoding import Delivery
 from dedup_platform.sources.records import Content
+from dedup_platform.sources.repeated import Repeated, Values
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
 
-__all__ = ["Coordinate", "Delivered", "RawBatches", "RecordChunk", "Repeated"]
+__all__ = ["Coordinate", "Delivered", "RawBatches", "RecordChunk"]
 
 T = TypeVar("T")
 
-_MAX_ROWS = 8192
+_MAX_ROWS = 32768
 _MAX_BYTES = 4 * 2**20
 
 
@@ -30,24 +31,13 @@ Delivered = tuple[tuple[bytes | None, Content, str], Delivery, Coordinate]
 
 
 @dataclass(frozen=True)
-class Repeated(Generic[T]):
-    """One value for so many records, at least one."""
-
-    value: T
-    count: int
-
-    def __iter__(self) -> Iterator[T]:
-        return repeat(self.value, self.count)
-
-
-Values = Sequence[T] | Repeated[T]
-
-
-@dataclass(frozen=True)
 class RecordChunk:
-    """Records that were read together: what `Delivered` has of one, a column at a time. At least one."""
+    """Records that were read together: what `Delivered` has of one, a column at a time. At least one.
 
-    payloads: Sequence[bytes | None]
+    Payloads are a list or, so that none becomes an object, a series of binary values; offsets are best a range.
+    """
+
+    payloads: Sequence[bytes | None] | pl.Series
     contents: Contents
     contexts: Values[str]
     deliveries: Values[Delivery]
@@ -84,7 +74,7 @@ class RawBatches:
                     singles = []
                 batch.append(each)
                 rows += len(each.payloads)
-                size += sum(map(len, filter(None, each.payloads)))
+                size += _bytes_in(each.payloads)
             else:
                 singles.append(each)
                 rows += 1
@@ -99,7 +89,7 @@ class RawBatches:
         chunks = [*batch, RecordChunk.of(singles)] if singles else batch
         contents = JoinedContents([chunk.contents for chunk in chunks])
         decoded = self._decoder.decode(contents, _joined(chunk.deliveries for chunk in chunks))
-        kept: dict[str, Sequence[Values[Any]]] = {
+        kept: dict[str, Sequence[Values[Any] | pl.Series]] = {
             "payload": [chunk.payloads for chunk in chunks],
             "payload_context": [chunk.contexts for chunk in chunks],
             "source": [chunk.sources for chunk in chunks],
@@ -111,13 +101,31 @@ class RawBatches:
         return decoded.hstack(beside).select(*self._types)
 
 
-def _column(parts: Sequence[Values[Any]], column_type: str) -> pl.Series:
+def _bytes_in(payloads: Sequence[bytes | None] | pl.Series) -> int:
+    if isinstance(payloads, pl.Series):
+        return int(payloads.bin.size().sum())
+    return sum(map(len, filter(None, payloads)))
+
+
+def _column(parts: Sequence[Values[Any] | pl.Series], column_type: str) -> pl.Series:
     repeated = [part for part in parts if isinstance(part, Repeated)]
     if len(repeated) < len(parts):
-        return typed(_joined(parts), column_type)
+        return pl.concat([_series(part, column_type) for part in parts])
     counts = pl.Series([part.count for part in repeated])
     values = typed([part.value for part in repeated], column_type)
     return pl.select(pl.lit(values).repeat_by(counts).explode()).to_series()
+
+
+def _series(part: Values[Any] | pl.Series, column_type: str) -> pl.Series:
+    match part:
+        case pl.Series():
+            return part
+        case range():
+            return pl.int_range(part.start, part.stop, eager=True)
+        case Repeated(value, count):
+            return typed([value], column_type).new_from_index(0, count)
+        case _:
+            return typed(part, column_type)
 
 
 def _joined(parts: Iterable[Iterable[T]]) -> list[T]:

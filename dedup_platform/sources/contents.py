@@ -3,14 +3,32 @@
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import accumulate, chain
-from typing import Any
+from itertools import accumulate
+from typing import Any, Protocol
+
+import polars as pl
 
 from dedup_platform.sources.records import Content, Fields
+from dedup_platform.sources.texts import Texts, texts_of
+from dedup_platform.stream.paths import FieldPath
 
-__all__ = ["ColumnContents", "Contents", "JoinedContents", "ListedContents"]
+__all__ = ["ColumnContents", "Contents", "JoinedContents", "ListedContents", "NamedField"]
 
 _NO_FIELDS: Fields = {}
+
+
+class NamedField(Protocol):
+    """A field that a record has, itself or in what is nested in it."""
+
+    @property
+    def path(self) -> FieldPath:
+        """Where it lies."""
+
+    def find(self, fields: Fields, path: str) -> Any:
+        """Its value in a record; of no concern is the path, which is that of a file."""
+
+    def value(self, fields: Fields, path: str) -> Any:
+        """The same, None if there is none."""
 
 
 class Contents:
@@ -28,17 +46,17 @@ class Contents:
         return (self[place] for place in range(len(self)))
 
     @abstractmethod
-    def column(self, name: str) -> Sequence[Any]:
-        """The value of a field in every record; None where there is none, whyever."""
+    def texts(self, fields: Sequence[NamedField]) -> Sequence[Texts]:
+        """The texts of each of these fields in every record.
 
-    @abstractmethod
-    def fields(self, names: Collection[str]) -> Iterable[Fields]:
-        """Those of every record, these at least: all of them that it has. None at all of one that is rejected."""
+        Of a record that is in doubt for any of them nothing is taken from columns: it is read alone, by `[place]`. A
+        record that may have to be rejected for what it is must be in doubt, if it is not among `rejected`.
+        """
 
     @property
-    @abstractmethod
     def rejected(self) -> Iterable[int]:
-        """The places of records that have no fields."""
+        """The places of records that are known to have no fields."""
+        return ()
 
 
 class ListedContents(Contents):
@@ -54,11 +72,8 @@ class ListedContents(Contents):
     def __getitem__(self, place: int) -> Content:
         return self._contents[place]
 
-    def column(self, name: str) -> Sequence[Any]:
-        return [fields.get(name) for fields in self._fields]
-
-    def fields(self, names: Collection[str]) -> Iterable[Fields]:  # noqa: ARG002  # they are at hand
-        return self._fields
+    def texts(self, fields: Sequence[NamedField]) -> Sequence[Texts]:
+        return [_texts_in(self._fields, field) for field in fields]
 
     @property
     def rejected(self) -> Iterable[int]:
@@ -66,13 +81,17 @@ class ListedContents(Contents):
 
 
 class ColumnContents(Contents):
-    """They are known by column; a single one is read when it is asked for."""
+    """They are known by column; a single one is read when it is asked for.
+
+    `column` gives the values of one of the `names` in every record: a Polars series of texts or booleans, or a list of
+    what records hold. A path into a column asks for its values, too.
+    """
 
     def __init__(
         self,
         names: Collection[str],
-        column: Callable[[str], Sequence[Any]],
-        payloads: Sequence[bytes],
+        column: Callable[[str], "Sequence[Any] | pl.Series"],
+        payloads: "Sequence[bytes] | pl.Series",
         read: Callable[[bytes], Content],
     ) -> None:
         self._names = names
@@ -86,18 +105,21 @@ class ColumnContents(Contents):
     def __getitem__(self, place: int) -> Content:
         return self._read(self._payloads[place])
 
-    def column(self, name: str) -> Sequence[Any]:
+    def texts(self, fields: Sequence[NamedField]) -> Sequence[Texts]:
+        return [self._texts(field) for field in fields]
+
+    def column(self, name: str) -> "Sequence[Any] | pl.Series":
+        """The value of a field in every record; None where there is none."""
         return self._column(name) if name in self._names else [None] * len(self)
 
-    def fields(self, names: Collection[str]) -> Iterable[Fields]:
-        there = [name for name in names if name in self._names]
+    def _texts(self, field: NamedField) -> Texts:
+        if field.path.plain:
+            return texts_of(self.column(field.path.plain))
+        there = [name for name in (field.path.name, field.path.top) if name is not None and name in self._names]
         if not there:
-            return [_NO_FIELDS] * len(self)
-        return (dict(zip(there, row, strict=True)) for row in zip(*map(self._column, there), strict=True))
-
-    @property
-    def rejected(self) -> Iterable[int]:
-        return ()
+            return texts_of([None] * len(self))
+        rows = zip(*map(self.column, there), strict=True)
+        return _texts_in((dict(zip(there, row, strict=True)) for row in rows), field)
 
 
 class JoinedContents(Contents):
@@ -114,13 +136,29 @@ class JoinedContents(Contents):
         number = bisect_right(self._ends, place)
         return self._parts[number][place - self._ends[number]]
 
-    def column(self, name: str) -> Sequence[Any]:
-        return list(chain.from_iterable(part.column(name) for part in self._parts))
-
-    def fields(self, names: Collection[str]) -> Iterable[Fields]:
-        return chain.from_iterable(part.fields(names) for part in self._parts)
+    def texts(self, fields: Sequence[NamedField]) -> Sequence[Texts]:
+        by_part = [part.texts(fields) for part in self._parts]
+        return [self._joined(parts) for parts in zip(*by_part, strict=True)]
 
     @property
     def rejected(self) -> Iterable[int]:
         begins = (0, *self._ends)
         return (begin + place for begin, part in zip(begins, self._parts, strict=False) for place in part.rejected)
+
+    def _joined(self, parts: Sequence[Texts]) -> Texts:
+        if len(parts) == 1:
+            return parts[0]
+        values = pl.concat([part.values for part in parts])
+        if all(part.in_doubt is None for part in parts):
+            return Texts(values)
+        in_doubt = (
+            pl.repeat(False, len(part.values), eager=True) if part.in_doubt is None else part.in_doubt for part in parts
+        )
+        return Texts(values, pl.concat(in_doubt))
+
+
+def _texts_in(records: Iterable[Fields], field: NamedField) -> Texts:
+    if field.path.plain:
+        name = field.path.plain
+        return texts_of([fields.get(name) for fields in records])
+    return texts_of([field.value(fields, "") for fields in records])

@@ -15,7 +15,7 @@ from typing import Any
 from dedup_platform.planning.moments import in_microseconds, microseconds
 from dedup_platform.sources.attributes import attribute_reader
 from dedup_platform.sources.event_ids import event_id_reader, id_fields
-from dedup_platform.sources.field_values import FieldReader, field_reader, text_of, time_field_reader
+from dedup_platform.sources.field_values import FieldReader, field_reader, time_field_reader
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import (
     BEFORE_START,
@@ -32,6 +32,7 @@ from dedup_platform.sources.records import (
     Fields,
     RejectedError,
 )
+from dedup_platform.sources.texts import text_of
 from dedup_platform.sources.times import FROM_1970, time_reader
 from dedup_platform.stream import FileName, KafkaAppendTime, Stream, TimeField
 

@@ -11,9 +11,10 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
-from dedup_platform.sources.field_values import ABSENT, field_reader, text_of
+from dedup_platform.sources.field_values import field_reader
 from dedup_platform.sources.records import MISSING_EVENT_ID, Fields, RejectedError
 from dedup_platform.sources.text.json_records import canonical
+from dedup_platform.sources.texts import ABSENT, text_of
 from dedup_platform.stream import FieldHash, FieldId, FieldList
 from dedup_platform.stream.definitions import Definition
 from dedup_platform.stream.fields import EventId

@@ -1,4 +1,4 @@
-"""What a field of a stream file means: which value of a record it is, alone (`find`) and in columns (`values`).
+"""What a field of a stream file means: which value of a record it is, alone (`find`) and in columns (`texts`).
 
 This is the one place that says so. Whoever reads columns in another way must find what `find` does.
 """
@@ -10,29 +10,40 @@ from typing import Any
 
 import polars as pl
 
-from dedup_platform.sources.contents import Contents
-from dedup_platform.sources.records import AMBIGUOUS, MALFORMED_RECORD, Fields, RejectedError
-from dedup_platform.sources.text.json_records import Number, canonical
+from dedup_platform.sources.contents import Contents, NamedField
+from dedup_platform.sources.records import AMBIGUOUS, Fields
+from dedup_platform.sources.texts import ABSENT, Texts, any_of, text_of
 from dedup_platform.sources.times import ZONE_MARK
 from dedup_platform.stream import Attribute, TimeField, ZoneField
 from dedup_platform.stream.definitions import Constant, Definition, FilePath, FirstOf, Join, TextPattern
 from dedup_platform.stream.paths import FieldPath, Step, field_path
 
-__all__ = ["ABSENT", "FieldReader", "field_reader", "step_into", "text_of", "time_field_reader"]
-
-ABSENT = object()
-"""The value of what is not there; null is there."""
+__all__ = ["FieldReader", "RecordColumns", "field_reader", "step_into", "time_field_reader"]
 
 _NO_VALUE = (None, "")
 
 
-def text_of(value: Any) -> str | None:
-    """The text of a field's value: None for null, canonical JSON for nested values, a number as it was written."""
-    if type(value) is str or value is None:
-        return value
-    if value is AMBIGUOUS:
-        raise RejectedError(MALFORMED_RECORD)
-    return str(value) if isinstance(value, Number) else canonical(value)
+class RecordColumns:
+    """What records hold of some fields, read once, and the paths of the files that they are of."""
+
+    def __init__(self, contents: Contents, fields: Sequence[NamedField], paths: Callable[[], pl.Series]) -> None:
+        self._texts = dict(zip(fields, contents.texts(fields), strict=True))
+        self._paths = paths
+        self.count = len(contents)
+
+    def texts(self, field: NamedField) -> Texts:
+        """The texts of one of these fields."""
+        return self._texts[field]
+
+    @property
+    def paths(self) -> pl.Series:
+        """The path of the file that each record is of."""
+        return self._paths()
+
+    @property
+    def in_doubt(self) -> pl.Series | None:
+        """The records that must be asked themselves, as `Texts` has them."""
+        return any_of(texts.in_doubt for texts in self._texts.values())
 
 
 class FieldReader:
@@ -47,9 +58,14 @@ class FieldReader:
         found = self.find(fields, path)
         return None if found is ABSENT else found
 
+    @property
     @abstractmethod
-    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:
-        """The value in each of some records; of one without fields, anything."""
+    def named(self) -> Sequence["NamedField"]:
+        """The fields of records that decide."""
+
+    @abstractmethod
+    def texts(self, records: "RecordColumns") -> Texts:
+        """What `text_of` says of the value in each of some records."""
 
     def missing(self, fields: Fields) -> str | None:  # noqa: ARG002  # most look at none
         """The column that a record of columns would need for this and does not have; None if it has it."""
@@ -70,7 +86,7 @@ def field_reader(field: Definition, file_format: str) -> FieldReader:
         case FilePath(path=pattern):
             return _FilePath(pattern)
     path = field_path(field)
-    return _Named(path.plain) if path.plain else _Path(path, maps_are_pairs=file_format == "parquet")
+    return _Named(path, path.plain) if path.plain else _Path(path, maps_are_pairs=file_format == "parquet")
 
 
 def time_field_reader(time: TimeField | Attribute, file_format: str) -> FieldReader:
@@ -84,7 +100,8 @@ def time_field_reader(time: TimeField | Attribute, file_format: str) -> FieldRea
 class _Named(FieldReader):
     """A field of the record itself."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, path: FieldPath, name: str) -> None:
+        self.path = path
         self._name = name
 
     def find(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
@@ -93,8 +110,12 @@ class _Named(FieldReader):
     def value(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
         return fields.get(self._name)
 
-    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:  # noqa: ARG002
-        return contents.column(self._name)
+    @property
+    def named(self) -> Sequence[NamedField]:
+        return (self,)
+
+    def texts(self, records: RecordColumns) -> Texts:
+        return records.texts(self)
 
     def missing(self, fields: Fields) -> str | None:
         return None if self._name in fields else self._name
@@ -104,24 +125,28 @@ class _Path(FieldReader):
     """What a path leads to. Rows of Parquet have their maps as lists of pairs."""
 
     def __init__(self, path: FieldPath, maps_are_pairs: bool) -> None:
-        self._path = path
+        self.path = path
         self._maps_are_pairs = maps_are_pairs
         self._names = tuple(name for name in (path.name, path.top) if name)
 
     def find(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
-        name = self._path.name
+        name = self.path.name
         if name is not None and name in fields:
             return fields[name]
         value: Any = fields
-        for step in self._path.steps:
+        for step in self.path.steps:
             value = step_into(value, step, self._maps_are_pairs)
         return value
 
-    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:  # noqa: ARG002
-        return [self.value(fields, "") for fields in contents.fields(self._names)]
+    @property
+    def named(self) -> Sequence[NamedField]:
+        return (self,)
+
+    def texts(self, records: RecordColumns) -> Texts:
+        return records.texts(self)
 
     def missing(self, fields: Fields) -> str | None:
-        return None if any(name in fields for name in self._names) else self._path.text
+        return None if any(name in fields for name in self._names) else self.path.text
 
 
 def step_into(value: Any, step: Step, maps_are_pairs: bool) -> Any:
@@ -151,8 +176,14 @@ class _FirstOf(FieldReader):
     def find(self, fields: Fields, path: str) -> Any:
         return _first(part.value(fields, path) for part in self._parts)
 
-    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:
-        return [_first(row) for row in zip(*(part.values(contents, paths) for part in self._parts), strict=True)]
+    @property
+    def named(self) -> Sequence[NamedField]:
+        return _named(self._parts)
+
+    def texts(self, records: RecordColumns) -> Texts:
+        parts = [part.texts(records) for part in self._parts]
+        there = [pl.when(part.values != "").then(part.values) for part in parts]
+        return _combined(pl.coalesce(there), parts)
 
     def missing(self, fields: Fields) -> str | None:
         lacking = [part.missing(fields) for part in self._parts]
@@ -171,8 +202,14 @@ class _Join(FieldReader):
     def find(self, fields: Fields, path: str) -> Any:
         return self._joined([part.value(fields, path) for part in self._parts])
 
-    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:
-        return [self._joined(row) for row in zip(*(part.values(contents, paths) for part in self._parts), strict=True)]
+    @property
+    def named(self) -> Sequence[NamedField]:
+        return _named(self._parts)
+
+    def texts(self, records: RecordColumns) -> Texts:
+        parts = [part.texts(records) for part in self._parts]
+        there = [pl.when(part.values != "").then(part.values) for part in parts]
+        return _combined(pl.concat_str(there, separator=self._between), parts)
 
     def missing(self, fields: Fields) -> str | None:
         return next((lacking for part in self._parts if (lacking := part.missing(fields))), None)
@@ -193,11 +230,13 @@ class _TextPattern(FieldReader):
         value = self._part.value(fields, path)
         return value if value is AMBIGUOUS else _matched(self._pattern, text_of(value))
 
-    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:
-        values = self._part.values(contents, paths)
-        texts = [None if value is AMBIGUOUS else text_of(value) for value in values]
-        found = pl.Series(texts, dtype=pl.String).str.extract(self._pattern).to_list()
-        return [value if value is AMBIGUOUS else each for value, each in zip(values, found, strict=True)]
+    @property
+    def named(self) -> Sequence[NamedField]:
+        return self._part.named
+
+    def texts(self, records: RecordColumns) -> Texts:
+        part = self._part.texts(records)
+        return Texts(part.values.str.extract(self._pattern), part.in_doubt)
 
     def missing(self, fields: Fields) -> str | None:
         return self._part.missing(fields)
@@ -211,8 +250,15 @@ class _Zoned(FieldReader):
         text, zone = self._parts
         return _zoned(text.value(fields, path), zone.value(fields, path))
 
-    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:
-        return [_zoned(*row) for row in zip(*(part.values(contents, paths) for part in self._parts), strict=True)]
+    @property
+    def named(self) -> Sequence[NamedField]:
+        return _named(self._parts)
+
+    def texts(self, records: RecordColumns) -> Texts:
+        text, zone = (part.texts(records) for part in self._parts)
+        name = zone.values.fill_null("").str.replace_all(ZONE_MARK, " ", literal=True)
+        zoned = pl.concat_str(text.values, pl.lit(ZONE_MARK), name)
+        return _combined(pl.when(text.values == "").then(text.values).otherwise(zoned), (text, zone))
 
     def missing(self, fields: Fields) -> str | None:
         return self._parts[0].missing(fields)
@@ -232,22 +278,39 @@ class _Constant(FieldReader):
     def find(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
         return self._text
 
-    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:  # noqa: ARG002
-        return [self._text] * len(contents)
+    @property
+    def named(self) -> Sequence[NamedField]:
+        return ()
+
+    def texts(self, records: RecordColumns) -> Texts:
+        return Texts(pl.repeat(self._text, records.count, dtype=pl.String, eager=True))
 
 
 class _FilePath(FieldReader):
     def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
         self._matched: Callable[[str], str | None] = lru_cache(1024)(lambda path: _matched(pattern, path))
 
     def find(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
         return self._matched(path)
 
-    def values(self, contents: Contents, paths: Sequence[str]) -> Sequence[Any]:  # noqa: ARG002
-        return [self._matched(path) for path in paths]
+    @property
+    def named(self) -> Sequence[NamedField]:
+        return ()
+
+    def texts(self, records: RecordColumns) -> Texts:
+        return Texts(records.paths.str.extract(self._pattern))
 
 
 def _matched(pattern: str, text: str | None) -> str | None:
     """What the group of a pattern finds in a text."""
     found: str | None = pl.Series([text], dtype=pl.String).str.extract(pattern).item()
     return found
+
+
+def _named(parts: Iterable[FieldReader]) -> Sequence[NamedField]:
+    return [field for part in parts for field in part.named]
+
+
+def _combined(values: pl.Expr, parts: Iterable[Texts]) -> Texts:
+    return Texts(pl.select(values).to_series(), any_of(part.in_doubt for part in parts))

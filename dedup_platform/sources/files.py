@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform import schemas
 from dedup_platform.errors import SourceChangedError, SourceError
-from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk, Repeated
+from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk
 from dedup_platform.sources.compression import decompressed
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.exploding import exploded
@@ -28,6 +28,7 @@ from dedup_platform.sources.listing import Listing, SourceFile, changed_while_re
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.parquet_records import parquet_batches, parquet_records
 from dedup_platform.sources.records import Record
+from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.s3.access import S3Access
 from dedup_platform.sources.text.csv_records import csv_records
 from dedup_platform.sources.text.json_documents import Placed, json_events

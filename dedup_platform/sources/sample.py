@@ -13,11 +13,12 @@ from dedup_platform.planning.moments import utc_datetime
 from dedup_platform.sources.attributes import attribute_reader
 from dedup_platform.sources.decoding import Delivery, EventDecoder
 from dedup_platform.sources.event_ids import event_id_reader, id_fields
-from dedup_platform.sources.field_values import ABSENT, field_reader, step_into, text_of, time_field_reader
+from dedup_platform.sources.field_values import field_reader, step_into, time_field_reader
 from dedup_platform.sources.files import placed_records
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.pieces import MAX_PIECE_BYTES
 from dedup_platform.sources.records import AMBIGUOUS, Fields, Record, RejectedError
+from dedup_platform.sources.texts import ABSENT, text_of
 from dedup_platform.sources.times import FROM_YEAR_1, ZONE_MARK, time_reader
 from dedup_platform.stream import Attribute, FilesSource, Stream, TimeField
 from dedup_platform.stream.definitions import Definition, paths_in, told

@@ -20,12 +20,13 @@ from confluent_kafka import (
 )
 
 from dedup_platform.errors import SourceError
-from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk, Repeated
+from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk
 from dedup_platform.sources.decoding import CREATE_TIME, EventDecoder
 from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, described, failures_named, properties
 from dedup_platform.sources.kafka.positions import Place
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import TOMBSTONE, context_text, encoded
+from dedup_platform.sources.repeated import Repeated
 from dedup_platform.stream import KafkaSource, Stream
 
 __all__ = ["Range", "messages_of", "read_ranges"]
