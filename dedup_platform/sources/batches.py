@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from dedup_platform.sources.batch_decoding import BatchDecoder, typed
-from dedup_platform.sources.contents import Contents, JoinedContents, ListedContents
+from dedup_platform.sources.contents import Contents, ListedContents, joined_contents
 from dedup_platform.sources.decoding import Delivery
 from dedup_platform.sources.records import Content
 from dedup_platform.sources.repeated import Repeated, Values
@@ -87,7 +87,7 @@ class RawBatches:
 
     def _frame(self, batch: list[RecordChunk], singles: list[Delivered]) -> pl.DataFrame:
         chunks = [*batch, RecordChunk.of(singles)] if singles else batch
-        contents = JoinedContents([chunk.contents for chunk in chunks])
+        contents = joined_contents(chunk.contents for chunk in chunks)
         decoded = self._decoder.decode(contents, _joined(chunk.deliveries for chunk in chunks))
         kept: dict[str, Sequence[Values[Any] | pl.Series]] = {
             "payload": [chunk.payloads for chunk in chunks],

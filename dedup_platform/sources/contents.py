@@ -3,16 +3,26 @@
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any, Protocol
 
 import polars as pl
 
-from dedup_platform.sources.records import Content, Fields
+from dedup_platform.sources.records import Content, Fields, Record
+from dedup_platform.sources.repeated import Values
 from dedup_platform.sources.texts import Texts, texts_of
 from dedup_platform.stream.paths import FieldPath
 
-__all__ = ["ColumnContents", "Contents", "JoinedContents", "ListedContents", "NamedField"]
+__all__ = [
+    "Batch",
+    "ColumnContents",
+    "Contents",
+    "JoinedContents",
+    "ListedContents",
+    "NamedField",
+    "joined_contents",
+    "listed",
+]
 
 _NO_FIELDS: Fields = {}
 
@@ -58,6 +68,15 @@ class Contents:
         """The places of records that are known to have no fields."""
         return ()
 
+    @property
+    def kind(self) -> object:
+        """Contents of one kind, one behind the other, can be `joined`."""
+        return self
+
+    def joined(self, others: Sequence["Contents"]) -> "Contents":
+        """These and others of their kind behind them, to be read together."""
+        return JoinedContents([self, *others])
+
 
 class ListedContents(Contents):
     """They are known one by one."""
@@ -78,6 +97,16 @@ class ListedContents(Contents):
     @property
     def rejected(self) -> Iterable[int]:
         return (place for place, content in enumerate(self._contents) if isinstance(content, str))
+
+
+Batch = tuple["Sequence[bytes] | pl.Series", Contents, Values[str]]
+"""Payloads, contents and payload_contexts of some records that were read together, at least one."""
+
+
+def listed(records: Sequence[Record]) -> Batch:
+    """Records that were read one by one."""
+    payloads, contents, contexts = zip(*records, strict=True)
+    return payloads, ListedContents(contents), contexts
 
 
 class ColumnContents(Contents):
@@ -120,6 +149,12 @@ class ColumnContents(Contents):
             return texts_of([None] * len(self))
         rows = zip(*map(self.column, there), strict=True)
         return _texts_in((dict(zip(there, row, strict=True)) for row in rows), field)
+
+
+def joined_contents(parts: Iterable[Contents]) -> Contents:
+    """Those of several, one after the other, as few parts as can be."""
+    by_kind = (list(same) for _, same in groupby(parts, lambda part: part.kind))
+    return JoinedContents([first.joined(others) if others else first for first, *others in by_kind])
 
 
 class JoinedContents(Contents):

@@ -22,6 +22,7 @@ from dedup_platform import schemas
 from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk
 from dedup_platform.sources.compression import decompressed
+from dedup_platform.sources.contents import Batch
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.exploding import exploded
 from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files, stamp
@@ -32,7 +33,9 @@ from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.s3.access import S3Access
 from dedup_platform.sources.text.csv_records import csv_records
 from dedup_platform.sources.text.json_documents import Placed, json_events
+from dedup_platform.sources.text.json_lines import json_batches
 from dedup_platform.sources.text.json_records import json_records
+from dedup_platform.sources.text.json_shapes import JsonShapes
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.spark.workers import prepare_worker
 from dedup_platform.stream import Stream
@@ -79,11 +82,11 @@ def read_group(
     Whatever a file holds becomes rows, rejected ones if need be. SourceError for a file that cannot be opened,
     SourceChangedError for one that is not as it was listed.
     """
-    batches = RawBatches(stream)
+    batches, shapes = RawBatches(stream), JsonShapes()
     yield from batches.of(
         delivered
         for file, generation in groups[number]
-        for delivered in _delivered(stream, file, generation, s3, batches.decoder)
+        for delivered in _delivered(stream, file, generation, s3, batches.decoder, shapes)
     )
 
 
@@ -163,17 +166,18 @@ def _read_groups(
 
 
 def _delivered(
-    stream: Stream, file: SourceFile, generation: int, s3: S3Access, decoder: EventDecoder
+    stream: Stream, file: SourceFile, generation: int, s3: S3Access, decoder: EventDecoder, shapes: JsonShapes
 ) -> Iterator[Delivered | RecordChunk]:
     delivery = decoder.delivery(file.path, file.modified, stream.source.format)
     with _content_of(stream, file, s3) as content:
-        if stream.source.format != "parquet" or stream.source.explode:
+        batches = _batches(stream, content, file.path, shapes)
+        if batches is None:
             for record, number, index in placed_records(stream, content, file.path):
                 yield record, delivery, (file.path, generation, number, index)
             return
         first = 0
-        for payloads, contents, contexts in parquet_batches(content, file.path):
-            count = len(payloads)
+        for payloads, contents, contexts in batches:
+            count = len(contents)
             yield RecordChunk(
                 payloads,
                 contents,
@@ -185,6 +189,18 @@ def _delivered(
                 indexes=Repeated(0, count),
             )
             first += count
+
+
+def _batches(stream: Stream, content: BinaryIO, path: str, shapes: JsonShapes) -> Iterator[Batch] | None:
+    """The records of one file, those together that were read together; None where they are read one by one."""
+    if stream.source.explode:
+        return None
+    match stream.source.format:
+        case "parquet":
+            return parquet_batches(content, path)
+        case "json":
+            return json_batches(Lines(decompressed(content, path)), shapes)
+    return None
 
 
 @contextmanager

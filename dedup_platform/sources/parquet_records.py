@@ -7,7 +7,7 @@ base64, a map is a list of [key, value].
 
 import base64
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dedup_platform.sources.compression import DamageError, decompressed
-from dedup_platform.sources.contents import ColumnContents, Contents, ListedContents
+from dedup_platform.sources.contents import Batch, ColumnContents, listed
 from dedup_platform.sources.records import MAX_RECORD_BYTES, Record, bounded, context_text, damaged
 from dedup_platform.sources.text.json_records import json_content
 
@@ -29,9 +29,6 @@ _ROWS = 1024
 _FACTS = {"format": "parquet"}
 _BYTES = pa.large_binary()
 _MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
-
-Batch = tuple[Sequence[bytes], Contents, Sequence[str]]
-"""payloads, contents and payload_contexts of some records"""
 
 
 def parquet_records(file: BinaryIO, name: str) -> Iterator[Record]:
@@ -47,7 +44,7 @@ def parquet_batches(file: BinaryIO, name: str) -> Iterator[Batch]:
             for rows in _rows(unpacked):
                 yield _batch(rows)
     except DamageError as damage:
-        yield _listed([damaged(b"", damage, **_FACTS)])
+        yield listed([damaged(b"", damage, **_FACTS)])
 
 
 @contextmanager
@@ -114,13 +111,8 @@ def _batch(rows: _Rows) -> Batch:
     context = context_text(**_FACTS)
     payloads: list[bytes] = rows.payloads.to_pylist()
     if max(map(len, payloads), default=0) > MAX_RECORD_BYTES or not rows.are_plain:
-        return _listed([bounded(payload, json_content, context, _FACTS) for payload in payloads])
+        return listed([bounded(payload, json_content, context, _FACTS) for payload in payloads])
     return payloads, ColumnContents(rows.columns, rows.column, payloads, json_content), [context] * len(payloads)
-
-
-def _listed(records: Sequence[Record]) -> Batch:
-    payloads, contents, contexts = zip(*records, strict=True)
-    return payloads, ListedContents(contents), contexts
 
 
 def _objects(names: list[str], values: list[pa.Array], count: int) -> pa.Array:

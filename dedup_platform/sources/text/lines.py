@@ -27,23 +27,29 @@ class Lines:
         self.rest = b""
 
     def __iter__(self) -> Iterator[list[bytes]]:
+        return (block.splitlines(keepends=True) for block in self.blocks())
+
+    def blocks(self) -> Iterator[bytes]:
+        """The same lines, those that are read together in one piece. What is too long ends its block."""
         tail, mark, was_cut = b"", _BOM, False
         while was_cut or not self._ended:
-            lines = self._block(tail).removeprefix(mark).splitlines(keepends=True)
+            block = self._block(tail).removeprefix(mark)
             mark = b""
-            tail = lines.pop() if lines and self._is_unfinished(lines[-1]) else b""
+            end = self._end_of_lines(block)
+            block, tail = block[:end], block[end:]
             was_cut = len(tail) > MAX_RECORD_BYTES
             if was_cut:
-                lines.append(tail)
+                block += tail
                 tail = self._skip_line()
-            if lines:
-                yield lines
+            if block:
+                yield block
         self.rest = tail
 
-    def _is_unfinished(self, line: bytes) -> bool:
+    def _end_of_lines(self, block: bytes) -> int:
+        """Where the line begins that may go on."""
         # A CRLF that two blocks share becomes a CR and a blank line, which is nothing.
         may_go_on = not self._ended or self.damage is not None
-        return may_go_on and not line.endswith((b"\n", b"\r"))
+        return max(block.rfind(b"\n"), block.rfind(b"\r")) + 1 if may_go_on else len(block)
 
     def _block(self, tail: bytes) -> bytes:
         """`tail` and at least as much again: so a long line is looked at a few times, not once a block."""
