@@ -22,6 +22,7 @@ from dedup_platform.sources.event_ids import event_id_reader
 from dedup_platform.sources.field_values import FieldReader, RecordColumns, field_reader, time_field_reader
 from dedup_platform.sources.plain import plain_decimals, plain_doubles, plain_longs, plain_times
 from dedup_platform.sources.records import Content, RejectedError
+from dedup_platform.sources.texts import any_of
 from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, time_reader
 from dedup_platform.stream import Attribute, FieldId, Stream, TimeField, ZoneField, decimal_of, formats_of
 from dedup_platform.tables import RAW_EVENTS, columns
@@ -53,19 +54,16 @@ class _Column:
     type: str = "string"
     read: Callable[[str], Any] | None = None
     """The value of one text, or None if it has none; without it the texts are the values."""
-    plain: Callable[[pl.Expr], pl.Expr] | None = None
+    plain: Callable[[pl.Series], pl.Series] | None = None
     """The values of all texts that are written plainly, and null for others."""
 
-    def plain_values(self, texts: pl.Expr) -> pl.Expr:
-        """What can be told of whole columns."""
-        return self.plain(texts) if self.plain else texts
-
-    def values(self, plain: pl.Series, texts: pl.Series) -> pl.Series:
-        """All values: the plain ones, and what is made of one text after the other."""
+    def values(self, texts: pl.Series) -> pl.Series:
+        """The values of texts: the plain ones together, and what is made of one text after the other."""
         if self.read is None:
-            return plain
+            return texts
         if self.plain is None:
             return typed([None if text is None else self.read(text) for text in texts], self.type)
+        plain = self.plain(texts)
         if plain.null_count() == texts.null_count():
             return plain
         rest = (plain.is_null() & texts.is_not_null()).arg_true()
@@ -109,8 +107,7 @@ class BatchDecoder:
         by_delivery = [(delivery, sum(1 for _ in same)) for delivery, same in groupby(deliveries)]
         records = RecordColumns(contents, self._named, lambda: _each(by_delivery, lambda told: told.path, pl.String))
         texts = pl.DataFrame([each.field.texts(records).values.alias(name) for name, each in self._columns.items()])
-        plain = texts.select(each.plain_values(pl.col(name)).alias(name) for name, each in self._columns.items())
-        values = {name: each.values(plain[name], texts[name]) for name, each in self._columns.items()}
+        values = {name: each.values(texts[name]) for name, each in self._columns.items()}
         if "event_id" not in values:
             values["event_id"] = pl.Series(
                 [
@@ -119,6 +116,7 @@ class BatchDecoder:
                 ],
                 dtype=pl.String,
             )
+        values["entity_id"] = _without_empty(values["entity_id"])
         values["arrival_time"] = _arrivals(by_delivery, values.get("arrival_time"))
         rows = pl.DataFrame(values).hstack(texts.select(pl.all().name.prefix(_TEXT)))
         is_sure = ~pl.any_horizontal(pl.coalesce(doubt, True) for doubt in self._doubts)
@@ -128,7 +126,9 @@ class BatchDecoder:
             is_sure.alias(_IS_SURE),
         )
         sure = events[_IS_SURE].scatter(list(contents.rejected), False)
-        in_doubt = records.in_doubt
+        # Of a table, what has no value may be a column that is missing.
+        has_no_column = texts["entity_id"].is_null() if any(each.is_tabular for each, _ in by_delivery) else None
+        in_doubt = any_of((records.in_doubt, has_no_column))
         return events.select(self._names), sure if in_doubt is None else sure & ~in_doubt
 
     def _event_id_of(self, content: Content, path: str) -> str | None:
@@ -154,7 +154,7 @@ def typed(values: Sequence[Any], column_type: str) -> pl.Series:
 def _doubts(stream: Stream) -> Iterator[pl.Expr]:
     """What makes the event of a row doubtful; so does null."""
     event_time, arrival_time = pl.col("event_time"), pl.col("arrival_time")
-    yield pl.col("entity_id") == ""
+    yield pl.col("entity_id").is_null() if stream.missing_entity == "reject" else pl.lit(False)
     yield pl.col("event_id") == ""
     yield event_time < microseconds(stream.partitions.start)
     yield event_time > arrival_time + in_microseconds(stream.late.max_future)
@@ -167,6 +167,10 @@ def _has_no_value(name: str, column: _Column) -> pl.Expr:
     if column.read is None:
         return pl.lit(False)
     return pl.col(name).is_null() & (pl.col(_TEXT + name).fill_null("") != "")
+
+
+def _without_empty(texts: pl.Series) -> pl.Series:
+    return pl.select(pl.when(texts != "").then(texts)).to_series()
 
 
 def _arrivals(by_delivery: _Runs, read: pl.Series | None) -> pl.Series:
@@ -201,9 +205,10 @@ def _time(field: FieldReader, time: TimeField | Attribute, possible: range) -> _
         moment = read_time(text)
         return moment if moment is not None and moment in possible else None
 
-    def plain(texts: pl.Expr) -> pl.Expr:
+    def plain(texts: pl.Series) -> pl.Series:
         moments = plain_times(texts, formats_of(time.format)[0], str(time.timezone))
-        return pl.when(moments.is_between(possible.start, possible.stop - 1)).then(moments)
+        is_possible = moments.is_between(possible.start, possible.stop - 1)
+        return moments if is_possible.all() else pl.select(pl.when(is_possible).then(moments)).to_series()
 
     # What stands in the record decides for each text alone.
     return _Column(field, "timestamp", read, None if isinstance(time.timezone, ZoneField) else plain)

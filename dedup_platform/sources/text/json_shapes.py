@@ -31,9 +31,9 @@ _LONGEST_SAMPLE = 16 * 1024
 
 _SPACE = r"[ \t\n\r]*"
 _HEX = "[0-9a-fA-F]"
-_BELOW_SURROGATES = f"[0-9a-cA-CefEF]{_HEX}{{3}}|[dD][0-7]{_HEX}{{2}}"
-_PAIR = rf"[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}"
-_LETTERS = rf'(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u(?:{_BELOW_SURROGATES}|{_PAIR})))*'
+_PAIR = rf"[89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}"
+_CODE = f"(?:[0-9a-cA-CefEF]{_HEX}{{3}}|[dD](?:[0-7]{_HEX}{{2}}|{_PAIR}))"
+_LETTERS = rf'(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u{_CODE}))*'
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _SCALAR = f'(?:"{_LETTERS}"|{_NUMBER}|true|false|null)'
 _TAKEN_SCALAR = f'(?:"({_LETTERS})"|({_NUMBER}|true|false)|null)'
