@@ -1,0 +1,101 @@
+"""Files that are read by columns become the rows that their records become one by one."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from dedup_platform.planning.moments import microseconds
+from dedup_platform.sources.decoding import EventDecoder
+from dedup_platform.sources.files import SourceFile, list_files, read_group, records_of
+from dedup_platform.sources.text import json_shapes, lines
+from dedup_platform.stream import Stream
+from dedup_platform_tests.sources.click_streams import click_stream
+from dedup_platform_tests.sources.hostile_records import json_file
+
+PATH = "region=eu/2024.json"
+STREAMS: dict[str, dict[str, Any]] = {
+    "names": {"fields": {"attributes": {"page": "page", "n": {"field": "n", "type": "double"}, "big": "big"}}},
+    "paths": {
+        "fields": {"entity_id": "actor.id", "attributes": {"first": "tags[0]", "name": "actor.name", "spaced": "x y"}}
+    },
+    "lists and texts": {
+        "fields": {"attributes": {"tags": "tags", "key": "ключ", "n": {"field": "n", "type": "decimal(8,2)"}}},
+        "missing_entity": "reject",
+    },
+    "definitions": {
+        "fields": {
+            "entity_id": {"first_of": ["user", "actor.id"]},
+            "event_id": {"join": ["id", "n"], "with": "/"},
+            "event_time": {"field": {"pattern": "^(.*)$", "field": "at"}, "timezone": {"field": "page"}},
+            "attributes": {
+                "place": {"path": "region=([^/]+)"},
+                "one": {"constant": 1, "type": "long"},
+                "n": {"field": "n", "type": "boolean"},
+            },
+        }
+    },
+    "several ids": {"fields": {"event_id": ["id", "n"], "attributes": {"day": {"field": "at", "type": "timestamp"}}}},
+    "a hash of all": {"fields": {"event_id": {"hash": "*"}}},
+    "a hash of some": {"fields": {"event_id": {"hash": ["id", "actor.id", "n"]}, "arrival_time": "at"}},
+}
+
+
+@pytest.fixture(params=STREAMS)
+def parts(request: pytest.FixtureRequest) -> dict[str, Any]:
+    named: dict[str, Any] = STREAMS[request.param]
+    return named
+
+
+@pytest.fixture(params=[1, 7, 500, 256 * 1024])
+def block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Borders of blocks everywhere; and shapes are worth it for a few records."""
+    monkeypatch.setattr(lines, "_BLOCK", request.param)
+    monkeypatch.setattr(json_shapes, "_FEW", 4)
+    size: int = request.param
+    return size
+
+
+def test_json_lines(parts: dict[str, Any], block_bytes: int, tmp_path: Path, thorough: bool) -> None:
+    stream = click_stream("json", tmp_path, path="*/*", **parts)
+    for seed in range(75 if thorough else 6):
+        random = Random(f"{seed} {block_bytes}")
+        content = json_file(random, 120, share_of_odd=random.choice([0, 0.1, 0.5, 1]))
+        assert_same_rows(stream, tmp_path / PATH, content)
+
+
+def assert_same_rows(stream: Stream, path: Path, content: bytes) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    [file] = list_files(stream, datetime.max.replace(tzinfo=UTC)).ready
+    together = [row for frame in read_group(stream, [[(file, 3)]], 0) for row in frame.iter_rows(named=True)]
+    alone = list(rows_one_by_one(stream, file))
+    names = [*alone[0]] if alone else []
+    for row, expected in zip(together, alone, strict=False):
+        assert repr({name: _plain(row[name]) for name in names}) == repr(expected)
+    assert len(together) == len(alone)
+
+
+def rows_one_by_one(stream: Stream, file: SourceFile) -> Iterator[dict[str, Any]]:
+    decoder = EventDecoder(stream)
+    delivery = decoder.delivery(file.path, file.modified, stream.source.format)
+    names = ("entity_id", "event_id", "event_time", "arrival_time", *stream.attributes, "rejection_reason")
+    for number, (payload, content, context) in enumerate(records_of(stream, file)):
+        yield {
+            **dict(zip(names, decoder.decode(content, delivery), strict=True)),
+            "payload": payload,
+            "payload_context": context,
+            "source": file.path,
+            "source_partition": 3,
+            "source_offset": number,
+            "source_index": 0,
+        }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return microseconds(value)
+    return value.toordinal() - date(1970, 1, 1).toordinal() if isinstance(value, date) else value
