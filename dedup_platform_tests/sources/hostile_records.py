@@ -28,7 +28,19 @@ ESCAPED = [
     r"\x",
     "\\",
 ]
-ESCAPED += [r"\ud83d\u0041", r"\uD83D\uDE00\ud83d", r"\u12", "\t", "\x01", "\0", r"\u2028", "€", "🙂", r"\b\f\r\t"]
+ESCAPED += [
+    r"\ud83d\u0041",
+    r"\uD83D\uDE00\ud83d",
+    r"\u12",
+    "\t",
+    "\x01",
+    "\x1f",
+    "\0",
+    r"\u2028",
+    "€",
+    "🙂",
+    r"\b\f\r\t",
+]
 WORDS = ["0", "-0", "1.0", "1.50", "-12", "1e5", "1E+5", "1e-3", "true", "false", "null", "9" * 25, "0." + "3" * 40]
 BROKEN = [
     "01",
@@ -99,7 +111,7 @@ def json_file(random: Random, records: int, share_of_odd: float) -> bytes:
         is_odd = random.random() < share_of_odd
         text = _odd_record(random, shapes) if is_odd else _record(random, random.choice(shapes))
         line = text.encode("utf-8", "surrogatepass")
-        lines += mutated(random, line) if is_odd and random.random() < 0.4 else line
+        lines += mutated(random, line) if is_odd and random.random() < 0.2 else line
         lines += (random.choice(ENDS) if is_odd else "\n").encode()
     return bytes(lines if random.random() < 0.7 else lines.rstrip(b"\n"))
 
@@ -157,7 +169,21 @@ def _value(random: Random, name: str) -> object:
 
 
 def _odd_record(random: Random, shapes: Sequence[Sequence[str]]) -> str:
-    names = list(random.choice(shapes))
+    """One that is like the others but for a little, or like none."""
+    if random.random() < 0.7:
+        names = random.choice(shapes)
+        odd = random.choice(names)
+        pairs = [f'"{name}": {_odd_value(random, name) if name == odd else _usual(random, name)}' for name in names]
+        end = "}" if random.random() < 0.9 else random.choice(["}x", "} ", "}}", "},", "", "]"])
+        return "{" + ", ".join(pairs) + end
+    return _unlike(random, list(random.choice(shapes)))
+
+
+def _usual(random: Random, name: str) -> str:
+    return json.dumps(_value(random, name), ensure_ascii=False)
+
+
+def _unlike(random: Random, names: list[str]) -> str:
     if random.random() < 0.4:
         names.insert(random.randrange(len(names) + 1), random.choice(NAMES))
     if random.random() < 0.1:
@@ -184,12 +210,12 @@ def _gap(random: Random) -> str:
 
 def _odd_value(random: Random, name: str) -> str:
     luck = random.random()
-    if luck < 0.6:
+    if luck < 0.3:
         return json.dumps(_value(random, name))
-    if luck < 0.7:
+    if luck < 0.5:
         return '"' + "".join(random.choices([*ESCAPED, "a", "b"], k=random.randint(1, 4))) + '"'
-    if luck < 0.8:
+    if luck < 0.65:
         return random.choice(WORDS)
-    if luck < 0.85:
+    if luck < 0.8:
         return random.choice(BROKEN)
     return random.choice(NESTED) if luck < 0.95 else json.dumps(random.choice(TEXTS), ensure_ascii=False)
