@@ -31,6 +31,7 @@ from dedup_platform.sources.parquet_records import parquet_batches, parquet_reco
 from dedup_platform.sources.records import Record
 from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.s3.access import S3Access
+from dedup_platform.sources.text.csv_lines import csv_batches
 from dedup_platform.sources.text.csv_records import csv_records
 from dedup_platform.sources.text.json_documents import Placed, json_events
 from dedup_platform.sources.text.json_lines import json_batches
@@ -200,6 +201,8 @@ def _batches(stream: Stream, content: BinaryIO, path: str, shapes: JsonShapes) -
             return parquet_batches(content, path)
         case "json":
             return json_batches(Lines(decompressed(content, path)), shapes)
+        case "csv":
+            return csv_batches(Lines(decompressed(content, path)), stream.source.csv)
     return None
 
 

@@ -116,6 +116,63 @@ def json_file(random: Random, records: int, share_of_odd: float) -> bytes:
     return bytes(lines if random.random() < 0.7 else lines.rstrip(b"\n"))
 
 
+CSV_TEXTS = [*TEXTS, "a\tb", "a;b", "a,b", "two\nlines", "two\r\nlines", 'say "x"', '"', "#", "", "", "x"]
+CSV_BROKEN = [
+    '"',
+    '""',
+    'a"b',
+    '"a"b',
+    '"a" ',
+    ' "a"',
+    '"a',
+    'a"',
+    '"a""',
+    '"a"",',
+    "\0",
+    '"\0"',
+    "\ufeff",
+    '"a\n',
+    "a\rb",
+]
+
+
+def csv_file(random: Random, records: int, share_of_odd: float, delimiter: str, header: Sequence[str] | None) -> bytes:
+    """Rows of six columns, of which about such a share is not like the others; behind a header, if there is one."""
+    ends = random.choice([["\n"], ["\r\n"], ENDS])
+    written = bytearray(random.choice([b"", b"", b"\xef\xbb\xbf", b"# said before\n", b"\n"]))
+    if header:
+        quoted = [f'"{name}"' if random.random() < 0.1 else name for name in header]
+        written += (delimiter.join(quoted) + random.choice(ends)).encode()
+    quotes_all = random.random() < 0.3
+    for number in range(records):
+        fields = ["u1", f"e{number}", random.choice(TIMES), *random.choices(["", "1", "1.50", "a b", "é"], k=3)]
+        is_odd = random.random() < share_of_odd
+        row = [f'"{field}"' if quotes_all else field for field in fields]
+        if is_odd:
+            row = _odd_row(random, row)
+        line = delimiter.join(row).encode()
+        written += mutated(random, line) if is_odd and random.random() < 0.2 else line
+        written += (random.choice(ENDS) if is_odd else random.choice(ends)).encode()
+    return bytes(written if random.random() < 0.7 else written.rstrip(b"\n"))
+
+
+def _odd_row(random: Random, row: list[str]) -> list[str]:
+    changed = list(row)
+    at = random.randrange(len(row))
+    match random.randrange(6):
+        case 0 | 1:
+            changed[at] = '"' + random.choice(CSV_TEXTS).replace('"', '""') + '"'
+        case 2:
+            changed[at] = random.choice(CSV_TEXTS)
+        case 3:
+            changed[at] = random.choice(CSV_BROKEN)
+        case 4:
+            del changed[at]
+        case _:
+            changed.insert(at, random.choice(["#", "", "x"]))
+    return changed
+
+
 def mutated(random: Random, line: bytes) -> bytes:
     """A line with some bytes changed, lost, put in or said twice."""
     changed = bytearray(line)

@@ -11,10 +11,10 @@ import pytest
 from dedup_platform.planning.moments import microseconds
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.files import SourceFile, list_files, read_group, records_of
-from dedup_platform.sources.text import json_shapes, lines
+from dedup_platform.sources.text import csv_lines, json_shapes, lines
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream
-from dedup_platform_tests.sources.hostile_records import json_file
+from dedup_platform_tests.sources.hostile_records import csv_file, json_file
 
 PATH = "region=eu/2024.json"
 STREAMS: dict[str, dict[str, Any]] = {
@@ -44,6 +44,27 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 
 
+COLUMNS = ["user", "id", "at", "n", "page", "actor.id"]
+CSV_STREAMS: dict[str, dict[str, Any]] = {
+    "names": {"fields": {"attributes": {"page": "page", "n": {"field": "n", "type": "double"}, "none": "none"}}},
+    "a column of two names": {"fields": {"attributes": {"page": "page", "actor": "actor.id", "id": ["actor", "id"]}}},
+    "definitions": STREAMS["definitions"],
+    "several ids": {"fields": {"event_id": ["id", "n"]}, "missing_entity": "reject"},
+    "a hash of all": {"fields": {"event_id": {"hash": "*"}}},
+    "a hash of some": {"fields": {"event_id": {"hash": ["id", "n"]}, "arrival_time": "at"}},
+    "no such entity": {"fields": {"entity_id": {"first_of": ["none", "nothing"]}}},
+    "no such time": {"fields": {"event_time": {"field": "at", "timezone": {"field": "zone"}}}},
+}
+WITH_KNOWN_FIELDS = ("several ids", "a hash of all", "a hash of some")
+"""These name only what COLUMNS has."""
+CSV_FORMATS: list[dict[str, Any]] = [
+    {},
+    {"delimiter": "\t"},
+    {"delimiter": ";", "comment": "#"},
+    {"delimiter": "|", "columns": COLUMNS},
+]
+
+
 @pytest.fixture(params=STREAMS)
 def said(request: pytest.FixtureRequest) -> str:
     name: str = request.param
@@ -55,6 +76,8 @@ def block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Borders of blocks everywhere; and shapes are worth it for a few records."""
     monkeypatch.setattr(lines, "_BLOCK", request.param)
     monkeypatch.setattr(json_shapes, "_FEW", 4)
+    monkeypatch.setattr(csv_lines, "_MANY", 3)
+    monkeypatch.setattr(csv_lines, "_WINDOW", 2)
     size: int = request.param
     return size
 
@@ -64,6 +87,22 @@ def test_json_lines(said: str, block_bytes: int, tmp_path: Path, thorough: bool)
     for seed in range(75 if thorough else 6):
         random = Random(f"{said} {seed} {block_bytes}")
         content = json_file(random, 120, share_of_odd=random.choice([0.1, 0.3, 0.6, 0.9]))
+        assert_same_rows(stream, tmp_path / PATH, content)
+
+
+@pytest.mark.parametrize("said", CSV_STREAMS)
+def test_csv(said: str, block_bytes: int, tmp_path: Path, thorough: bool) -> None:
+    for seed in range(60 if thorough else 6):
+        random = Random(f"{said} {seed} {block_bytes}")
+        csv = random.choice(CSV_FORMATS if said in WITH_KNOWN_FIELDS else CSV_FORMATS[:-1])
+        source = {"kind": "files", "path": f"{tmp_path}/*/*", "format": "csv", "csv": csv, "settle": "0s"}
+        stream = click_stream("csv", source=source, **CSV_STREAMS[said])
+        names = random.choice(
+            [COLUMNS, COLUMNS, COLUMNS[::-1], [*COLUMNS, "page"], ["user", "id", "at", "é", "x", "y"]]
+        )
+        share = random.choice([0.0, 0.02, 0.1, 0.3, 0.9])
+        header = None if "columns" in csv else names
+        content = csv_file(random, 120, share, csv.get("delimiter", ","), header)
         assert_same_rows(stream, tmp_path / PATH, content)
 
 

@@ -25,7 +25,7 @@ from dedup_platform.sources.records import (
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.stream.format import CsvFormat
 
-__all__ = ["COMMA", "csv_content", "csv_records"]
+__all__ = ["COMMA", "Columns", "Row", "csv_content", "csv_facts", "csv_records", "header_of", "is_plain_text", "parsed"]
 
 COMMA = ","
 """What stands between fields unless the stream file or a record's context names something else."""
@@ -33,7 +33,7 @@ COMMA = ","
 # The header stands in the context of each record; a longer one is no header.
 _MAX_HEADER_BYTES = 64 * 1024
 
-_Row = list[str] | None
+Row = Sequence[Any]
 
 
 def csv_records(lines: Lines, csv_format: CsvFormat | None = None, **facts: Any) -> Iterator[Record]:
@@ -42,7 +42,7 @@ def csv_records(lines: Lines, csv_format: CsvFormat | None = None, **facts: Any)
     Without columns the first one is the header, which is no record. `facts` are for the records' contexts.
     """
     said = csv_format or CsvFormat()
-    facts = {"format": "csv", **facts} | ({"delimiter": said.delimiter} if said.delimiter != COMMA else {})
+    facts = csv_facts(said, **facts)
     rows = _rows(lines, said.delimiter)
     if said.comment:
         comment = said.comment.encode()
@@ -51,22 +51,28 @@ def csv_records(lines: Lines, csv_format: CsvFormat | None = None, **facts: Any)
         yield from _records(rows, said.columns, facts | {"header": said.columns})
     else:
         for payload, _ in rows:
-            facts["header"] = header = _header(payload, said.delimiter)
+            facts["header"] = header = header_of(payload, said.delimiter)
             yield from _records(rows, header, facts)
     if lines.damage:
         yield damaged(lines.rest, lines.damage, **facts)
 
 
+def csv_facts(said: CsvFormat, **facts: Any) -> dict[str, Any]:
+    """What the contexts of all records say, whatever the columns are."""
+    return {"format": "csv", **facts} | ({"delimiter": said.delimiter} if said.delimiter != COMMA else {})
+
+
 def csv_content(payload: bytes, header: Sequence[str] | None, delimiter: str = COMMA) -> Content:
     """The fields of one record, given its bytes and its file's header (None: it was unusable)."""
-    rows = list(_parse(payload.splitlines(keepends=True), delimiter, final=True))
-    if len(rows) != 1 or not _is_text(payload):
+    rows = list(parsed(payload.splitlines(keepends=True), delimiter, final=True))
+    if len(rows) != 1 or not is_plain_text(payload):
         return MALFORMED_RECORD
-    return _Columns(header).content(rows[0][2])
+    return Columns(header).content(rows[0][2])
 
 
-def _header(payload: bytes, delimiter: str) -> list[str] | None:
-    [(_, _, row)] = _parse(payload.splitlines(keepends=True), delimiter, final=True)
+def header_of(payload: bytes, delimiter: str) -> list[str] | None:
+    """The names of the columns in a file's first record; None if it is unusable."""
+    [(_, _, row)] = parsed(payload.splitlines(keepends=True), delimiter, final=True)
     if row is None or len(payload) > _MAX_HEADER_BYTES:
         return None
     # A name in another encoding must not cost the other columns: it is no field that a stream can name.
@@ -74,9 +80,9 @@ def _header(payload: bytes, delimiter: str) -> list[str] | None:
 
 
 def _records(
-    rows: Iterator[tuple[bytes, _Row]], header: Sequence[str] | None, facts: dict[str, Any]
+    rows: Iterator[tuple[bytes, Row | None]], header: Sequence[str] | None, facts: dict[str, Any]
 ) -> Iterator[Record]:
-    content = _Columns(header).content
+    content = Columns(header).content
     context = context_text(**facts)
     for payload, row in rows:
         if len(payload) > MAX_RECORD_BYTES:
@@ -85,32 +91,33 @@ def _records(
             yield payload, content(row), context
 
 
-class _Columns:
+class Columns:
     """Gives the fields of a row their names."""
 
     def __init__(self, header: Sequence[str] | None) -> None:
         self._names = header or ()
         self._ambiguous = {name: AMBIGUOUS for name, count in Counter(self._names).items() if count > 1}
 
-    def content(self, row: _Row) -> Content:
+    def content(self, row: Row | None) -> Content:
+        """The fields of a record, from the texts or whatever stands for them; None is a malformed one."""
         if row is None or len(row) != len(self._names):
             return MALFORMED_RECORD
         fields: dict[str, Any] = dict(zip(self._names, row, strict=True))
         return fields | self._ambiguous if self._ambiguous else fields
 
 
-def _rows(lines: Lines, delimiter: str) -> Iterator[tuple[bytes, _Row]]:
+def _rows(lines: Lines, delimiter: str) -> Iterator[tuple[bytes, Row | None]]:
     blocks = iter(lines)
     waiting: list[bytes] = []
     final = False
     while not final:
         final = not _extend(waiting, blocks)
-        is_text = _is_text(b"".join(waiting))
+        is_text = is_plain_text(b"".join(waiting))
         read = 0
-        for end, payload, row in _parse(waiting, delimiter, final and not lines.damage):
+        for end, payload, row in parsed(waiting, delimiter, final and not lines.damage):
             read = end
             if row != []:  # a blank line
-                yield payload, row if is_text or _is_text(payload) else None
+                yield payload, row if is_text or is_plain_text(payload) else None
         waiting = waiting[read:]
     lines.rest = b"".join(waiting) + lines.rest
 
@@ -126,7 +133,7 @@ def _extend(lines: list[bytes], blocks: Iterator[list[bytes]]) -> bool:
     return False
 
 
-def _parse(lines: list[bytes], delimiter: str, final: bool) -> Iterator[tuple[int, bytes, _Row]]:
+def parsed(lines: list[bytes], delimiter: str, final: bool) -> Iterator[tuple[int, bytes, Row | None]]:
     """Each record: the number of the line after it, its bytes, its fields (None: malformed; none: a blank line).
 
     Unless these lines are the final ones, a record that could go on after them is left out.
@@ -158,11 +165,12 @@ def _joined(lines: list[bytes]) -> bytes:
 
 
 def _reader(lines: list[bytes], delimiter: str) -> Any:
-    csv.field_size_limit(sys.maxsize)  # Lines bounds the lines, and _parse the records
+    csv.field_size_limit(sys.maxsize)  # Lines bounds the lines, and `parsed` the records
     return csv.reader((line.decode("utf-8", "surrogateescape") for line in lines), strict=True, delimiter=delimiter)
 
 
-def _is_text(payload: bytes) -> bool:
+def is_plain_text(payload: bytes) -> bool:
+    """Whether it is UTF-8 without NUL."""
     try:
         payload.decode()
     except UnicodeDecodeError:

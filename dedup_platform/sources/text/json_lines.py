@@ -16,6 +16,7 @@ from dedup_platform.sources.records import (
     damaged,
 )
 from dedup_platform.sources.repeated import Repeated
+from dedup_platform.sources.text.blocks import as_texts, split_lines
 from dedup_platform.sources.text.json_records import json_content
 from dedup_platform.sources.text.json_shapes import JsonShapes
 from dedup_platform.sources.text.lines import Lines
@@ -24,7 +25,6 @@ from dedup_platform.sources.texts import Texts
 __all__ = ["JsonContents", "json_batches"]
 
 _FACTS = {"format": "json"}
-_SPACES = " \t\v\f"
 
 
 class JsonContents(Contents):
@@ -41,7 +41,7 @@ class JsonContents(Contents):
         return json_content(self._payloads[place])
 
     def texts(self, fields: Sequence[NamedField]) -> Sequence[Texts]:
-        return self._shapes.texts(_texts(self._payloads), fields)
+        return self._shapes.texts(as_texts(self._payloads), fields)
 
     @property
     def kind(self) -> object:
@@ -67,37 +67,9 @@ def json_batches(lines: Lines, shapes: JsonShapes) -> Iterator[Batch]:
 
 def _payloads(block: bytes) -> pl.Series:
     """The lines of a block that are not blank, without their ends."""
-    if b"\r" in block:
-        block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    lines = _split(block)
-    lines = lines.filter(lines.bin.size() > 0)
-    may_be_blank = ~lines.bin.starts_with(b"{")
-    if not may_be_blank.any():
+    lines = split_lines(block)
+    may_be_blank = (~lines.bin.starts_with(b"{")).arg_true()
+    blank = [place for place in may_be_blank if lines[place].isspace()]
+    if not blank:
         return lines
-    blank = [place for place in may_be_blank.arg_true() if lines[place].isspace()]
-    return lines.filter(~pl.Series([False]).new_from_index(0, len(lines)).scatter(blank, True)) if blank else lines
-
-
-def _split(block: bytes) -> pl.Series:
-    try:
-        text = pl.Series([block], dtype=pl.Binary).cast(pl.String)
-    except pl.exceptions.ComputeError:  # somewhere it is no UTF-8
-        return pl.Series(block.split(b"\n"), dtype=pl.Binary)
-    return text.str.split("\n").explode().cast(pl.Binary)
-
-
-def _texts(payloads: pl.Series) -> pl.Series:
-    """Payloads as texts; null where they are none."""
-    try:
-        return payloads.cast(pl.String)
-    except pl.exceptions.ComputeError:
-        known = [payload if _is_text(payload) else None for payload in payloads]
-        return pl.Series(known, dtype=pl.Binary).cast(pl.String)
-
-
-def _is_text(payload: bytes) -> bool:
-    try:
-        payload.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return lines.filter(pl.Series([True]).new_from_index(0, len(lines)).scatter(blank, False))

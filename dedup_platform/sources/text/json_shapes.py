@@ -7,7 +7,7 @@ stand where scalars stood. Records that are of no shape that many have are in do
 
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from operator import itemgetter
@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from dedup_platform.sources.contents import NamedField
+from dedup_platform.sources.text.expressions import Expressions, Groups
 from dedup_platform.sources.text.json_records import canonical, json_content, json_value
 from dedup_platform.sources.texts import Texts
 
@@ -27,7 +28,7 @@ _FEW = 100
 _STRIDE = 7919
 _WASTED = 4
 """After so many shapes that few records of a batch have, the rest of it is read alone."""
-_LONGEST_SAMPLE = 16 * 1024
+_LONGEST_SAMPLE = 4096
 
 _SPACE = r"[ \t\n\r]*"
 _HEX = "[0-9a-fA-F]"
@@ -39,16 +40,12 @@ _SCALAR = f'(?:"{_LETTERS}"|{_NUMBER}|true|false|null)'
 _TAKEN_SCALAR = f'(?:"({_LETTERS})"|({_NUMBER}|true|false)|null)'
 _LIST = rf"\[{_SPACE}(?:{_SCALAR}{_SPACE}(?:,{_SPACE}{_SCALAR}{_SPACE})*)?\]"
 _SCALAR_STATES, _LIST_STATES = 45, 110
-_MOST_STATES, _MOST_GROUPS = 700, 14
-"""Of one expression: the engine that takes groups in one pass has room for about 1000 states, and 16 groups."""
-
 _WORD = r'[^ \t\n\r,:\[\]{}"]++'
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _ANY = f"(?:{_STRING}|{_WORD}){_SPACE}+"
 _PIECE_OF_LISTS = re.compile(rf"(?P<common>{_STRING}{_SPACE}+:|[ \t\n\r,:\[\]{{}}])|(?P<scalar>{_STRING}|{_WORD})")
 _PIECE = re.compile(rf"(?P<list>\[{_SPACE}+(?:{_ANY}(?:,{_SPACE}+{_ANY})*+)?+\])|{_PIECE_OF_LISTS.pattern}")
-_MEANS_SOMETHING = re.compile(r"[\\.+*?()|\[\]{}^$#&~-]")
-_RECORD, _PLACE, _WHOLE = "record", "place", "1"
+_RECORD, _PLACE = "record", "place"
 
 
 class JsonShapes:
@@ -159,18 +156,24 @@ class _Shape:
         )
         self._values = [field.find(content, "") for field in fields]
         self.is_telling = not any(isinstance(value, dict | list) for value in self._values)
-        self._patterns, self._groups = _patterns(pieces, {each for each in self._values if isinstance(each, _Slot)})
+        self._expressions = Expressions()
+        self.groups = self._expressions.groups
+        self._places: dict[_Slot, tuple[int, str]] = {}
+        for piece in pieces:
+            self._add(piece)
 
-    def groups(self, records: pl.Series) -> tuple[list[pl.DataFrame], pl.Series]:
-        """What each expression finds in some records, and which are of this shape."""
-        found: list[pl.DataFrame] = []
-        for pattern in self._patterns:
-            if found:
-                records = _behind(records, found[-1][_WHOLE])
-            found.append(records.str.extract_groups(pattern).struct.unnest())
-        return found, found[-1][_WHOLE].is_not_null()
+    def _add(self, piece: str | _Slot) -> None:
+        if isinstance(piece, str):
+            self._expressions.add_literal(piece)
+            return
+        is_taken = piece in self._values
+        if piece.is_list:
+            place = self._expressions.add(f"({_LIST})" if is_taken else _LIST, _LIST_STATES, int(is_taken))
+        else:
+            place = self._expressions.add(_TAKEN_SCALAR if is_taken else _SCALAR, _SCALAR_STATES, 2 * is_taken)
+        self._places[piece] = place
 
-    def texts(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    def texts(self, groups: Groups) -> pl.DataFrame:
         """The texts of the fields in order, from what was found in records of this shape."""
         count = len(groups[0])
         texts = (self._texts(value, groups) for value in self._values)
@@ -182,14 +185,14 @@ class _Shape:
             ]
         )
 
-    def _texts(self, value: Any, groups: Sequence[pl.DataFrame]) -> pl.Series | None:
+    def _texts(self, value: Any, groups: Groups) -> pl.Series | None:
         if not isinstance(value, _Slot):
             return None  # it is absent
-        pattern, group = self._groups[value]
-        texts = groups[pattern][str(group)]
+        number, group = self._places[value]
+        texts = groups[number][group]
         if value.is_list:
             return pl.Series([canonical(json_value(text.encode())) for text in texts], dtype=pl.String)
-        words = groups[pattern][str(group + 1)]
+        words = groups[number][str(int(group) + 1)]
         texts = _unescaped(texts)
         return texts if words.null_count() == len(words) else texts.zip_with(texts.is_not_null(), words)
 
@@ -212,47 +215,6 @@ def _pieces(record: str, has_lists: bool) -> list[str | _Slot]:
         else:
             pieces.append(_Slot(next(numbers), found.lastgroup == "list"))
     return pieces
-
-
-def _patterns(
-    pieces: Iterable[str | _Slot], taken: Collection[_Slot]
-) -> tuple[list[str], dict[_Slot, tuple[int, int]]]:
-    """Expressions for one stretch of a record after the other, and in which one the groups of a slot are, from where.
-
-    The first group of each is all that it matches.
-    """
-    patterns, groups = [""], dict[_Slot, tuple[int, int]]()
-    states, last = 0, 1
-    for piece in pieces:
-        cost = _states(piece)
-        if states + cost > _MOST_STATES or last + 2 > _MOST_GROUPS:
-            patterns.append("")
-            states, last = 0, 1
-        states += cost
-        if not isinstance(piece, _Slot):
-            patterns[-1] += _MEANS_SOMETHING.sub(r"\\\g<0>", piece)
-        elif piece not in taken:
-            patterns[-1] += _LIST if piece.is_list else _SCALAR
-        else:
-            groups[piece] = len(patterns) - 1, last + 1
-            last += 1 if piece.is_list else 2
-            patterns[-1] += f"({_LIST})" if piece.is_list else _TAKEN_SCALAR
-    *others, end = patterns
-    return [*(f"^({each})" for each in others), rf"^({end})\z"], groups
-
-
-def _states(piece: str | _Slot) -> int:
-    """About how many states it takes an engine to match this."""
-    if isinstance(piece, str):
-        return len(piece.encode())
-    return _LIST_STATES if piece.is_list else _SCALAR_STATES
-
-
-def _behind(records: pl.Series, beginnings: pl.Series) -> pl.Series:
-    """What follows the beginnings of some records; null for null."""
-    some = pl.DataFrame({_RECORD: records, _WHOLE: beginnings})
-    rest = pl.col(_RECORD).cast(pl.Binary).bin.slice(pl.col(_WHOLE).str.len_bytes()).cast(pl.String)
-    return some.select(rest).to_series()
 
 
 def _unescaped(texts: pl.Series) -> pl.Series:
