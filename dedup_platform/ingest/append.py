@@ -155,7 +155,7 @@ def _sent(*values: Any) -> pa.RecordBatch:
 
 def _packed(rows: pl.DataFrame) -> bytes:
     pack = BytesIO()
-    rows.write_ipc(pack)
+    rows.write_ipc(pack, compression="zstd")
     return pack.getvalue()
 
 

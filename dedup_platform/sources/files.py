@@ -58,8 +58,8 @@ Group = list[tuple[SourceFile, int]]
 _AS_FOUND = S3Access()
 """What boto3 finds by itself, for files whose owner says nothing else."""
 _SMALL_GROUP = 512 * 1024
-_LARGE_GROUP = 32 * 2**20
-_ENOUGH_GROUPS = 16  # to keep a machine busy; more only if they would be large
+_LARGE_GROUP = 128 * 2**20
+_ENOUGH_GROUPS = 16  # to keep a machine busy; twice as many and so on only if they would be large
 _FILE_COST = 16 * 1024  # opening a file costs about as much as reading this
 
 
@@ -144,10 +144,15 @@ def _records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Record]:
     return json_records(lines)
 
 
-def grouped(files: Sequence[tuple[SourceFile, int]]) -> list[Group]:
-    """About equally large groups: a few for little, more for much, up to a file each."""
+def grouped(files: Sequence[tuple[SourceFile, int]], at_once: int | None = None) -> list[Group]:
+    """About equally large groups: a few for little, more for much, up to a file each.
+
+    Where it is known how many are read at once, as many: what several tasks read of a cell must be brought together.
+    """
+    enough = at_once or _ENOUGH_GROUPS
     size = sum(file.size + _FILE_COST for file, _ in files)
-    wanted = max(min(_ENOUGH_GROUPS, size // _SMALL_GROUP), size // _LARGE_GROUP)
+    rounds = -(-size // (_LARGE_GROUP * enough))
+    wanted = min(rounds * enough, size // _SMALL_GROUP)
     groups: list[Group] = [[] for _ in range(max(1, min(wanted, len(files))))]
     heap = [(0, number) for number in range(len(groups))]
     for file, generation in sorted(files, key=lambda each: -each[0].size):

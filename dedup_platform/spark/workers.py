@@ -3,6 +3,7 @@
 import gc
 import os
 import pickle
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -21,6 +22,16 @@ class InProcess:
 
     For tests of many small histories; whatever asks Spark itself (upkeep, `verify`, reading as a DataFrame) fails.
     """
+
+
+def tasks_at_once(spark: SparkSession) -> int | None:
+    """How many tasks run at the same time, where one machine does all of them; None of a cluster, which may grow."""
+    if isinstance(spark, InProcess):
+        return None
+    found = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", spark.conf.get("spark.master", None) or "")
+    if not found:
+        return None
+    return len(os.sched_getaffinity(0)) if found[1] == "*" else int(found[1] or 1)
 
 
 def on_workers(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], bytes]) -> list[bytes]:
