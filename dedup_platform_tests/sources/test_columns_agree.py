@@ -85,7 +85,7 @@ def block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 def test_json_lines(said: str, block_bytes: int, tmp_path: Path, thorough: bool) -> None:
     stream = click_stream("json", tmp_path, path="*/*", **STREAMS[said])
-    for seed in range(75 if thorough else 6):
+    for seed in range(75 if thorough else 3):
         random = Random(f"{said} {seed} {block_bytes}")
         content = json_file(random, 120, share_of_odd=random.choice([0.1, 0.3, 0.6, 0.9]))
         assert_same_rows(stream, tmp_path / PATH, stored(random, content))
@@ -93,7 +93,7 @@ def test_json_lines(said: str, block_bytes: int, tmp_path: Path, thorough: bool)
 
 @pytest.mark.parametrize("said", CSV_STREAMS)
 def test_csv(said: str, block_bytes: int, tmp_path: Path, thorough: bool) -> None:
-    for seed in range(60 if thorough else 6):
+    for seed in range(60 if thorough else 3):
         random = Random(f"{said} {seed} {block_bytes}")
         csv = random.choice(CSV_FORMATS if said in WITH_KNOWN_FIELDS else CSV_FORMATS[:-1])
         source = {"kind": "files", "path": f"{tmp_path}/*/*", "format": "csv", "csv": csv, "settle": "0s"}

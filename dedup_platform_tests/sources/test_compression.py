@@ -9,6 +9,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings, strategies as st
 
+from dedup_platform.sources import compression
 from dedup_platform.sources.compression import DamageError, decompressed
 
 TEXT = b"".join(b"%d,%d\n" % (number, random.Random(number).getrandbits(64)) for number in range(20_000))
@@ -202,3 +203,35 @@ def test_damaged_snappy(content: bytes, given: bytes, reason: str, offset: int) 
     assert damage is not None
     assert damage.reason.startswith(reason)
     assert damage.offset == offset
+
+
+def test_damage_is_what_zlib_says_of_it(monkeypatch: pytest.MonkeyPatch, thorough: bool) -> None:
+    """Of bytes that zlib takes for damage the quicker decoder may give a few more before it notices."""
+    cases = [_damaged(random.Random(seed)) for seed in range(5000 if thorough else 150)]
+    found = [read(each) for each in cases]
+    monkeypatch.setattr(compression, "_igzip", compression._zlib)
+    for case, (content, damage) in zip(cases, found, strict=True):
+        expected, exact_damage = read(case)
+        assert repr(damage) == repr(exact_damage)
+        assert content[: len(expected)] == expected
+        assert damage or content == expected
+
+
+def _damaged(source: random.Random) -> bytes:
+    start = source.randrange(len(TEXT) - 20_000)
+    text = TEXT[start : start + source.choice([10, 1000, 20_000])]
+    packed = bytearray(
+        gzip.compress(text, source.choice([0, 1, 6, 9])) + gzip.compress(text[:50]) * source.randrange(2)
+    )
+    for _ in range(source.choice([0, 1, 1, 1, 2])):
+        at = source.randrange(4, len(packed))
+        match source.randrange(4):
+            case 0:
+                packed[at] ^= 1 << source.randrange(8)
+            case 1:
+                del packed[at : at + source.randint(1, 4)]
+            case 2:
+                del packed[at:]
+            case _:
+                packed[at:at] = source.randbytes(source.randint(1, 3))
+    return bytes(packed)
