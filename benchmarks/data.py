@@ -47,14 +47,14 @@ class Events:
 
     def write(self, cache: Path) -> Path:
         """The folder of the events' files inside `cache`, made unless it is there."""
-        return _made(cache / self.name, lambda folder: _write(folder, self._stream(), self, _FILES))
+        return made(cache / self.name, lambda folder: _write(folder, self._stream(), self, _FILES))
 
     def write_hour(self, cache: Path, number: int) -> Path:
         """The folder with the file of an hour after the last: as many events as in an average hour, same entities."""
         count = max(self.events // (self.days * 24), 1)
         begin = self.days * _DAY - _LONGEST_SESSION + number * _HOUR
         sql = self._sessions(self.events + number * count, count, begin, _HOUR)
-        return _made(cache / f"{self.name}-hour{number}", lambda folder: _write(folder, sql, self, 1))
+        return made(cache / f"{self.name}-hour{number}", lambda folder: _write(folder, sql, self, 1))
 
     def write_late(self, cache: Path, count: int, partitions: int, number: int) -> Path:
         """The folder with a file of `count` new events that arrive after all others, spread over `partitions` days.
@@ -67,7 +67,7 @@ class Events:
                 {(self.days + 20 + number) * _DAY} + i AS arrival_time, FALSE AS is_copied
             FROM range({first}, {first + count}) AS numbers(i)"""
         name = f"{self.name}-late{count}-{partitions}-{number}"
-        return _made(cache / name, lambda folder: _write(folder, sql, self, 1))
+        return made(cache / name, lambda folder: _write(folder, sql, self, 1))
 
     def _stream(self) -> str:
         return self._sessions(0, self.events, 0, self.days * _DAY - _LONGEST_SESSION)
@@ -143,7 +143,7 @@ def _write(folder: Path, numbered: str, events: Events, files: int) -> None:
     shutil.rmtree(folder / "spill", ignore_errors=True)
 
 
-def _made(folder: Path, write: Callable[[Path], None]) -> Path:
+def made(folder: Path, write: Callable[[Path], None]) -> Path:
     """The folder, written under another name first: one that is there is whole."""
     if not folder.exists():
         staging = folder.with_name(f"{folder.name}.unfinished")

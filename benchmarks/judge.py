@@ -8,7 +8,8 @@ import duckdb
 from benchmarks.contender import Output
 
 # No arrival time: some contenders keep any copy of an event, and copies differ in nothing else.
-_EVENTS = "entity_id, event_id, epoch_us(event_time), page, amount::DECIMAL(12, 2), details"
+WITHOUT_DETAILS = "entity_id, event_id, epoch_us(event_time), page, amount::DECIMAL(12, 2)"
+_EVENTS = f"{WITHOUT_DETAILS}, details"
 _SESSIONS = (
     "entity_id, epoch_us(started_at), epoch_us(ended_at), event_count::BIGINT, revenue::DECIMAL(38, 2), pages::BIGINT"
 )
@@ -29,13 +30,14 @@ class Verdict:
 class Judge:
     """Remembers the first result and holds every other against it."""
 
-    def __init__(self, events: int | None = None) -> None:
+    def __init__(self, events: int | None = None, columns: str = _EVENTS) -> None:
         self._expected_events = events
+        self._columns = columns
         self._first: tuple[str, Verdict] | None = None
 
     def judge(self, name: str, output: Output) -> Verdict:
         """Raises DisagreementError unless this result is equal to those before."""
-        found = verdict(output)
+        found = verdict(output, self._columns)
         if self._expected_events not in (None, found.events[0]):
             raise DisagreementError(f"{name} has {found.events[0]:,} events of {self._expected_events:,}")
         if self._first is None:
@@ -50,11 +52,11 @@ class Judge:
         return found
 
 
-def verdict(output: Output) -> Verdict:
-    """Rows and checksums of one result."""
+def verdict(output: Output, columns: str = _EVENTS) -> Verdict:
+    """Rows and checksums of one result, of events by these columns."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        return Verdict(_sum(connection, output.events, _EVENTS), _sum(connection, output.sessions, _SESSIONS))
+        return Verdict(_sum(connection, output.events, columns), _sum(connection, output.sessions, _SESSIONS))
 
 
 def _sum(connection: duckdb.DuckDBPyConnection, files: Sequence[str], columns: str) -> tuple[int, int]:

@@ -9,7 +9,19 @@ from benchmarks.contenders import NAMES
 from benchmarks.process import PROJECT
 
 DEFAULT_MEASURES = ("rebuild", "rebuild_cold", "next_hour", "repair", "skew", "state")
-MEASURES = (*DEFAULT_MEASURES, "history", "upkeep", "landing", "tick", "kafka", "publish", "scale", "explain", "beside")
+MEASURES = (
+    *DEFAULT_MEASURES,
+    "ingest",
+    "history",
+    "upkeep",
+    "landing",
+    "tick",
+    "kafka",
+    "publish",
+    "scale",
+    "explain",
+    "beside",
+)
 """Each is a module of `benchmarks.measures`."""
 
 

@@ -17,6 +17,8 @@ FLOOR = "copy"
 TOPIC = "ours (topic)"
 SPARK_TOPIC = "spark (topic)"
 PUBLISHING = "ours (publish)"
+INGESTING = {OURS: "ours (ingest)", DUCKDB: "duckdb (ingest)", NAIVE: "naive (ingest)"}
+"""Who takes in files that landed, by who else they are."""
 
 _CLASSES = {
     OURS: "ours.Ours",
@@ -32,6 +34,11 @@ _CLASSES = {
     PUBLISHING: "publishing.Publishing",
 }
 NAMES = tuple(_CLASSES)
+_CLASSES |= {
+    INGESTING[OURS]: "ingesting.OursIngesting",
+    INGESTING[DUCKDB]: "ingesting.DuckDbIngesting",
+    INGESTING[NAIVE]: "ingesting.SparkIngesting",
+}
 
 DESCRIPTIONS = {
     OURS: "this platform: from `raw_events` to all derived tables, with duplicates, fragments, stable ids and checks",

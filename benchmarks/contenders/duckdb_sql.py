@@ -1,5 +1,6 @@
 """DuckDB as its users would tune it: find the keys that repeat, then copy everything but their later records."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +44,13 @@ class DuckDbSql(Contender):
 
     def rebuild(self) -> dict[str, Any]:
         self.out.mkdir(parents=True)
+        return self._built(self.task.sources, EVENT_COLUMNS)
+
+    def _built(self, sources: str, columns: Sequence[str]) -> dict[str, Any]:
+        """Events and sessions of the Parquet files in some folders."""
         events, sessions = self.out / "events", self.out / "sessions"
-        places = {"sources": self.task.sources, "events": events, "sessions": sessions, "timeout": TIMEOUT_MINUTES}
-        columns = ", ".join(EVENT_COLUMNS)
-        self._connection.execute(_EVENTS.format(columns=columns, **places))
+        places = {"sources": sources, "events": events, "sessions": sessions, "timeout": TIMEOUT_MINUTES}
+        self._connection.execute(_EVENTS.format(columns=", ".join(columns), **places))
         self._connection.execute(_SESSIONS.format(**places))
         return {"events": self._count(events), "sessions": self._count(sessions)}
 
