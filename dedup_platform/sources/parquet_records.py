@@ -7,13 +7,14 @@ base64, a map is a list of [key, value].
 
 import base64
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from json.encoder import encode_basestring
 from typing import Any, BinaryIO
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,11 +22,12 @@ import pyarrow.parquet as pq
 from dedup_platform.sources.compression import DamageError, decompressed
 from dedup_platform.sources.contents import Batch, ColumnContents, listed
 from dedup_platform.sources.records import MAX_RECORD_BYTES, Record, bounded, context_text, damaged
+from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.text.json_records import json_content
 
 __all__ = ["parquet_batches", "parquet_records"]
 
-_ROWS = 1024
+_FEW_ROWS, _ROWS, _BATCH_BYTES = 1024, 8192, 4 * 2**20
 _FACTS = {"format": "parquet"}
 _BYTES = pa.large_binary()
 _MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
@@ -65,54 +67,123 @@ def _unpacked(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
 class _Rows:
     """Some rows, a column at a time."""
 
-    columns: dict[str, pa.Array]
+    columns: dict[str, pl.Series]
     """Of values without parts: their texts, but booleans as they are. None at all where some have parts."""
-    payloads: pa.Array
+    payloads: pl.Series
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> "_Rows":
         names, columns = rows.schema.names, [_unwrapped(column) for column in rows.columns]
-        if len(set(names)) < len(names) or any(pa.types.is_nested(column.type) for column in columns):
-            return cls({}, _objects(names, [_json(column) for column in columns], rows.num_rows))
-        texts = [_texts(column) for column in columns]
-        values = [_json_of_texts(column.type, each) for column, each in zip(columns, texts, strict=True)]
-        named = zip(names, columns, texts, strict=True)
-        known = {name: column if pa.types.is_boolean(column.type) else each for name, column, each in named}
-        return cls(known, _objects(names, values, rows.num_rows))
+        texts = [] if _have_parts(names, columns) else [_texts(column) for column in columns]
+        # What is no UTF-8 makes a record malformed, and Polars takes for granted that there is none.
+        if not texts or not all(map(_is_utf8, texts)):
+            return cls({}, _series(_objects(names, [_json(column) for column in columns], rows.num_rows)))
+        typed = {name: (column.type, each) for name, column, each in zip(names, columns, texts, strict=True)}
+        known = zip(names, columns, texts, strict=True)
+        told = {name: _series(column if pa.types.is_boolean(column.type) else each) for name, column, each in known}
+        return cls(told, _plain_objects(typed))
 
-    @property
-    def are_plain(self) -> bool:
-        """Whether columns say all that payloads say: none would be malformed."""
-        try:
-            self.payloads.cast(pa.large_string())
-        except pa.ArrowInvalid:  # no UTF-8
-            return False
-        return bool(self.columns)
-
-    def column(self, name: str) -> list[Any]:
+    def column(self, name: str) -> pl.Series:
         """What the JSON of each row has of a field, numbers as their text."""
-        values: list[Any] = self.columns[name].to_pylist()
-        return values
+        return self.columns[name]
 
 
 def _rows(file: BinaryIO) -> Iterator[_Rows]:
+    done = 0
     try:
-        # Not pre-buffered: only the pages that are being read are in memory.
-        parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True)
-        # Invalid UTF-8 comes out as it went in, and makes the record malformed.
-        yield from map(_Rows.of, parquet.iter_batches(batch_size=_ROWS))
+        for rows in _read(file):
+            yield _Rows.of(rows)
+            done += rows.num_rows
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        yield from _rest(file, done)
+
+
+def _rest(file: BinaryIO, done: int) -> Iterator[_Rows]:
+    """What can be read of a damaged file behind the rows that are done, a few at a time, up to the damage."""
+    try:
+        for rows in _read(file, _FEW_ROWS):
+            if rows.num_rows > done:
+                yield _Rows.of(rows.slice(done))
+            done = max(0, done - rows.num_rows)
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise DamageError(" ".join(str(error).split()), None) from None
 
 
+def _read(file: BinaryIO, at_once: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Rows, so many at once or as many as make a good batch. Invalid UTF-8 comes out as it went in."""
+    file.seek(0)
+    # Not pre-buffered: only the pages that are being read are in memory.
+    parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True)
+    yield from parquet.iter_batches(at_once or _rows_a_batch(parquet.metadata))
+
+
+def _rows_a_batch(metadata: pq.FileMetaData) -> int:
+    """As many rows as fit, by the mean size of the rows of the group whose rows are largest."""
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    largest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
+    return max(_FEW_ROWS, min(_ROWS, _BATCH_BYTES // max(largest, 1)))
+
+
 def _batch(rows: _Rows) -> Batch:
-    context = context_text(**_FACTS)
-    payloads: list[bytes] = rows.payloads.to_pylist()
-    if max(map(len, payloads), default=0) > MAX_RECORD_BYTES or not rows.are_plain:
+    context, payloads = context_text(**_FACTS), rows.payloads
+    if not rows.columns or _longest(payloads) > MAX_RECORD_BYTES:
         return listed([bounded(payload, json_content, context, _FACTS) for payload in payloads])
-    return payloads, ColumnContents(rows.columns, rows.column, payloads, json_content), [context] * len(payloads)
+    contents = ColumnContents(rows.columns, rows.column, payloads, json_content)
+    return payloads, contents, Repeated(context, len(payloads))
+
+
+def _longest(payloads: pl.Series) -> int:
+    longest = payloads.bin.size().max()
+    assert isinstance(longest, int)
+    return longest
+
+
+def _have_parts(names: list[str], columns: list[pa.Array]) -> bool:
+    """Whether rows are more than one value for each of their names."""
+    return len(set(names)) < len(names) or any(pa.types.is_nested(column.type) for column in columns)
+
+
+def _is_utf8(texts: pa.Array) -> bool:
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _series(array: pa.Array) -> pl.Series:
+    series = pl.from_arrow(array)
+    assert isinstance(series, pl.Series)
+    return series
+
+
+def _plain_objects(texts: Mapping[str, tuple[pa.DataType, pa.Array]]) -> pl.Series:
+    """The same objects as `_objects` makes, from the type and the texts of the values of each name, at least one."""
+    parts: list[pl.Expr] = []
+    before = "{"
+    for name, (kind, each) in sorted(texts.items()):
+        json, quote = _quoted(kind, each)
+        parts += [pl.lit(before + encode_basestring(name) + ":" + quote), pl.lit(json)]
+        before = quote + ","
+    return pl.select(pl.concat_str(*parts, pl.lit(before[:-1] + "}")).cast(pl.Binary)).to_series()
+
+
+def _quoted(kind: pa.DataType, texts: pa.Array) -> tuple[pl.Series, str]:
+    """The JSON of values, as far as it stands between quotes, if all do."""
+    if pa.types.is_floating(kind):
+        return _series(_json_of_texts(kind, texts).cast(pa.large_string())), ""
+    known = _series(texts)
+    if _is_text(kind) and known.str.contains(_MUST_BE_ESCAPED).any():
+        known = _series(_escaped(texts.cast(_BYTES)).cast(pa.large_string()))
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return known.fill_null("null"), ""
+    if not texts.null_count:
+        return known, '"'
+    return pl.select(pl.concat_str(pl.lit('"'), pl.lit(known), pl.lit('"')).fill_null("null")).to_series(), ""
 
 
 def _objects(names: list[str], values: list[pa.Array], count: int) -> pa.Array:

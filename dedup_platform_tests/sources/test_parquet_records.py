@@ -32,7 +32,7 @@ def written(table: pa.Table, **options: Any) -> bytes:
 def read(content: bytes, name: str = "events.parquet") -> list[Record]:
     """The records of a file; its columns are seen to say the same as they do."""
     for payloads, contents, contexts in parquet_batches(io.BytesIO(content), name):
-        assert len(payloads) == len(contents) == len(contexts)
+        assert len(payloads) == len(contents) == len(list(contexts))
         fields = [content if isinstance(content, dict) else {} for content in contents]
         for each in {"no such column", *(each for some in fields for each in some)}:
             texts = told(field_reader((each,), "parquet"), contents)
