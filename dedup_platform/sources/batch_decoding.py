@@ -18,7 +18,7 @@ from dedup_platform.planning.moments import in_microseconds, microseconds
 from dedup_platform.sources.attributes import attribute_reader
 from dedup_platform.sources.contents import Contents
 from dedup_platform.sources.decoding import Delivery, EventDecoder
-from dedup_platform.sources.event_ids import event_id_reader
+from dedup_platform.sources.event_ids import event_id_reader, id_readers, ids_of
 from dedup_platform.sources.field_values import FieldReader, RecordColumns, field_reader, time_field_reader
 from dedup_platform.sources.plain import plain_decimals, plain_doubles, plain_longs, plain_times
 from dedup_platform.sources.records import Content, RejectedError
@@ -79,7 +79,8 @@ class BatchDecoder:
         self.single = EventDecoder(stream)
         self._names = ("entity_id", "event_id", "event_time", "arrival_time", *stream.attributes, "rejection_reason")
         self._types = {column.name: str(column.type) for column in columns(stream, RAW_EVENTS)}
-        self._event_id = event_id_reader(fields.event_id, stream.source.format)
+        self._id, self._format = fields.event_id, file_format
+        self._event_id = event_id_reader(fields.event_id, file_format)
         self._columns = {
             "entity_id": _Column(field(fields.entity_id)),
             "event_time": _time(time_field(fields.event_time), fields.event_time, FROM_1970),
@@ -105,17 +106,14 @@ class BatchDecoder:
     def _events(self, contents: Contents, deliveries: Sequence[Delivery]) -> tuple[pl.DataFrame, pl.Series]:
         """The rows as columns tell them, and whether each is beyond doubt."""
         by_delivery = [(delivery, sum(1 for _ in same)) for delivery, same in groupby(deliveries)]
-        records = RecordColumns(contents, self._named, lambda: _each(by_delivery, lambda told: told.path, pl.String))
+        ids = self._id_readers(contents)
+        named = [*self._named, *(named for _, field in ids for named in field.named)]
+        records = RecordColumns(contents, named, lambda: _each(by_delivery, lambda told: told.path, pl.String))
         texts = pl.DataFrame([each.field.texts(records).values.alias(name) for name, each in self._columns.items()])
         values = {name: each.values(texts[name]) for name, each in self._columns.items()}
-        if "event_id" not in values:
-            values["event_id"] = pl.Series(
-                [
-                    self._event_id_of(content, delivery.path)
-                    for content, delivery in zip(contents, deliveries, strict=True)
-                ],
-                dtype=pl.String,
-            )
+        if not isinstance(self._id, FieldId):
+            known = ids_of(self._id, [(name, field.texts(records).values) for name, field in ids]) if ids else None
+            values["event_id"] = self._ids(known, contents, deliveries)
         values["entity_id"] = _without_empty(values["entity_id"])
         values["arrival_time"] = _arrivals(by_delivery, values.get("arrival_time"))
         rows = pl.DataFrame(values).hstack(texts.select(pl.all().name.prefix(_TEXT)))
@@ -130,6 +128,19 @@ class BatchDecoder:
         has_no_column = texts["entity_id"].is_null() if any(each.is_tabular for each, _ in by_delivery) else None
         in_doubt = any_of((records.in_doubt, has_no_column))
         return events.select(self._names), sure if in_doubt is None else sure & ~in_doubt
+
+    def _id_readers(self, contents: Contents) -> Sequence[tuple[str, FieldReader]]:
+        return () if isinstance(self._id, FieldId) else id_readers(self._id, contents.names, self._format)
+
+    def _ids(self, known: pl.Series | None, contents: Contents, deliveries: Sequence[Delivery]) -> pl.Series:
+        """The ids that columns tell, and those of single records where they do not."""
+        if known is None:
+            known = pl.Series([None], dtype=pl.String).new_from_index(0, len(contents))
+        others = known.is_null().arg_true()
+        if not len(others):
+            return known
+        ids = [self._event_id_of(contents[place], deliveries[place].path) for place in others]
+        return known.scatter(others, pl.Series(ids, dtype=pl.String))
 
     def _event_id_of(self, content: Content, path: str) -> str | None:
         try:

@@ -64,6 +64,11 @@ class Contents:
         """
 
     @property
+    def names(self) -> Sequence[str] | None:
+        """The names of all fields of every record that is not in doubt; None where they are not known or differ."""
+        return None
+
+    @property
     def rejected(self) -> Iterable[int]:
         """The places of records that are known to have no fields."""
         return ()
@@ -174,6 +179,10 @@ class JoinedContents(Contents):
     def texts(self, fields: Sequence[NamedField]) -> Sequence[Texts]:
         by_part = [part.texts(fields) for part in self._parts]
         return [self._joined(parts) for parts in zip(*by_part, strict=True)]
+
+    @property
+    def names(self) -> Sequence[str] | None:
+        return self._parts[0].names if len(self._parts) == 1 else None
 
     @property
     def rejected(self) -> Iterable[int]:

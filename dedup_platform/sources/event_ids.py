@@ -9,9 +9,12 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring
+from operator import itemgetter
 from typing import Any
 
-from dedup_platform.sources.field_values import field_reader
+import polars as pl
+
+from dedup_platform.sources.field_values import FieldReader, field_reader
 from dedup_platform.sources.records import MISSING_EVENT_ID, Fields, RejectedError
 from dedup_platform.sources.text.json_records import canonical
 from dedup_platform.sources.texts import ABSENT, text_of
@@ -20,7 +23,9 @@ from dedup_platform.stream.definitions import Definition
 from dedup_platform.stream.fields import EventId
 from dedup_platform.stream.paths import field_path
 
-__all__ = ["event_id_reader", "id_fields"]
+__all__ = ["event_id_reader", "id_fields", "id_readers", "ids_of"]
+
+_MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
 
 EventIdReader = Callable[[Fields, str], str]
 """From a record's fields and the path of its file to its event id."""
@@ -61,6 +66,47 @@ def event_id_reader(event_id: EventId, file_format: str) -> EventIdReader:
     )
 
 
+def id_readers(
+    event_id: FieldList | FieldHash, names: Sequence[str] | None, file_format: str
+) -> Sequence[tuple[str, FieldReader]]:
+    """The fields whose texts make up ids in columns, with their names in a hash; `names` are those of all fields where
+    they are known. Empty if columns do not do."""
+    if isinstance(event_id, FieldList):
+        return [("", field_reader(field, file_format)) for field in event_id.fields]
+    if event_id.hash == "*":
+        return [(name, field_reader((name,), file_format)) for name in names or ()]
+    return [(field_path(field).text, field_reader(field, file_format)) for field in event_id.hash]
+
+
+def ids_of(event_id: FieldList | FieldHash, fields: Sequence[tuple[str, pl.Series]]) -> pl.Series:
+    """The ids of records from the texts of these fields; null where the record must be asked itself."""
+    if isinstance(event_id, FieldList):
+        parts = [_quoted_texts(pl.select(pl.when(texts != "").then(texts)).to_series()) for _, texts in fields]
+        return _concatenated("[", *_between(parts, ","), "]")
+    pairs = [
+        _concatenated(f"[{encode_basestring(name)},", _quoted_texts(texts), "]")
+        for name, texts in sorted(fields, key=itemgetter(0))
+    ]
+    written = _concatenated("[", *_between(pairs, ","), "]")
+    return pl.Series([None if text is None else _hash_of(text) for text in written], dtype=pl.String)
+
+
+def _quoted_texts(texts: pl.Series) -> pl.Series:
+    """Each text as JSON."""
+    quoted = _concatenated('"', texts, '"')
+    odd = texts.str.contains(_MUST_BE_ESCAPED).fill_null(False).arg_true()
+    return quoted.scatter(odd, [encode_basestring(text) for text in texts[odd]]) if len(odd) else quoted
+
+
+def _between(parts: Sequence[pl.Series], text: str) -> Sequence[pl.Series | str]:
+    return [each for part in parts for each in (text, part)][1:]
+
+
+def _concatenated(*parts: pl.Series | str) -> pl.Series:
+    """One behind the other; null where one of them is."""
+    return pl.select(pl.concat_str(pl.lit(part) if isinstance(part, str) else part for part in parts)).to_series()
+
+
 def _present(value: Any) -> str:
     text = text_of(value)
     if not text:
@@ -92,7 +138,11 @@ def _hash(fields: Fields, names: tuple[list[str], str]) -> str:
         values = [fields[name] for name in ordered]
     except KeyError:
         raise RejectedError(MISSING_EVENT_ID) from None
-    return hashlib.sha256((pairs % _quoted(values)).encode()).hexdigest()[:32]
+    return _hash_of(pairs % _quoted(values))
+
+
+def _hash_of(pairs: str) -> str:
+    return hashlib.sha256(pairs.encode()).hexdigest()[:32]
 
 
 def _quoted(values: list[Any]) -> tuple[str, ...]:

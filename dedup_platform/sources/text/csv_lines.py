@@ -74,6 +74,10 @@ class CsvContents(Contents):
         return self._texts(values, len(self._header or ()))
 
     @property
+    def names(self) -> Sequence[str] | None:
+        return self._header and list(dict.fromkeys(self._header))
+
+    @property
     def kind(self) -> object:
         return (CsvContents, self._header and tuple(self._header), self._delimiter)
 
