@@ -22,9 +22,9 @@ from dedup_platform.sources.event_ids import event_id_reader, id_readers, ids_of
 from dedup_platform.sources.field_values import FieldReader, RecordColumns, field_reader, time_field_reader
 from dedup_platform.sources.plain import plain_decimals, plain_doubles, plain_longs, plain_times
 from dedup_platform.sources.records import Content, RejectedError
-from dedup_platform.sources.texts import any_of
+from dedup_platform.sources.texts import Texts, any_of
 from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, time_reader
-from dedup_platform.stream import Attribute, FieldId, Stream, TimeField, ZoneField, decimal_of, formats_of
+from dedup_platform.stream import ISO_8601, Attribute, FieldId, Stream, TimeField, ZoneField, decimal_of, formats_of
 from dedup_platform.tables import RAW_EVENTS, columns
 
 __all__ = ["BatchDecoder", "typed"]
@@ -56,14 +56,20 @@ class _Column:
     """The value of one text, or None if it has none; without it the texts are the values."""
     plain: Callable[[pl.Series], pl.Series] | None = None
     """The values of all texts that are written plainly, and null for others."""
+    of_moments: Callable[[pl.Series], pl.Series] | None = None
+    """The same values from the moments of texts, if those are known."""
 
-    def values(self, texts: pl.Series) -> pl.Series:
+    def values(self, told: Texts) -> pl.Series:
         """The values of texts: the plain ones together, and what is made of one text after the other."""
+        texts = told.values
         if self.read is None:
             return texts
         if self.plain is None:
             return typed([None if text is None else self.read(text) for text in texts], self.type)
-        plain = self.plain(texts)
+        if told.moments is not None and self.of_moments is not None:
+            plain = self.of_moments(told.moments)
+        else:
+            plain = self.plain(texts)
         if plain.null_count() == texts.null_count():
             return plain
         rest = (plain.is_null() & texts.is_not_null()).arg_true()
@@ -109,8 +115,9 @@ class BatchDecoder:
         ids = self._id_readers(contents)
         named = [*self._named, *(named for _, field in ids for named in field.named)]
         records = RecordColumns(contents, named, lambda: _each(by_delivery, lambda told: told.path, pl.String))
-        texts = pl.DataFrame([each.field.texts(records).values.alias(name) for name, each in self._columns.items()])
-        values = {name: each.values(texts[name]) for name, each in self._columns.items()}
+        told = {name: each.field.texts(records) for name, each in self._columns.items()}
+        texts = pl.DataFrame([each.values.alias(name) for name, each in told.items()])
+        values = {name: each.values(told[name]) for name, each in self._columns.items()}
         if not isinstance(self._id, FieldId):
             known = ids_of(self._id, [(name, field.texts(records).values) for name, field in ids]) if ids else None
             values["event_id"] = self._ids(known, contents, deliveries)
@@ -216,10 +223,16 @@ def _time(field: FieldReader, time: TimeField | Attribute, possible: range) -> _
         moment = read_time(text)
         return moment if moment is not None and moment in possible else None
 
+    time_format = formats_of(time.format)[0]
+
     def plain(texts: pl.Series) -> pl.Series:
-        moments = plain_times(texts, formats_of(time.format)[0], str(time.timezone))
+        return possible_only(plain_times(texts, time_format, str(time.timezone)))
+
+    def possible_only(moments: pl.Series) -> pl.Series:
         is_possible = moments.is_between(possible.start, possible.stop - 1)
         return moments if is_possible.all() else pl.select(pl.when(is_possible).then(moments)).to_series()
 
     # What stands in the record decides for each text alone.
-    return _Column(field, "timestamp", read, None if isinstance(time.timezone, ZoneField) else plain)
+    if isinstance(time.timezone, ZoneField):
+        return _Column(field, "timestamp", read)
+    return _Column(field, "timestamp", read, plain, possible_only if time_format in (None, ISO_8601) else None)

@@ -2,7 +2,8 @@
 
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, groupby
 from typing import Any, Protocol
 
@@ -118,7 +119,8 @@ class ColumnContents(Contents):
     """They are known by column; a single one is read when it is asked for.
 
     `column` gives the values of one of the `names` in every record: a Polars series of texts or booleans, or a list of
-    what records hold. A path into a column asks for its values, too.
+    what records hold. A path into a column asks for its values, too. Of columns of times there may be the `moments`
+    that `Texts` has.
     """
 
     def __init__(
@@ -127,7 +129,9 @@ class ColumnContents(Contents):
         column: Callable[[str], "Sequence[Any] | pl.Series"],
         payloads: "Sequence[bytes] | pl.Series",
         read: Callable[[bytes], Content],
+        moments: Mapping[str, pl.Series] | None = None,
     ) -> None:
+        self._moments = moments or {}
         self._names = names
         self._column = column
         self._payloads = payloads
@@ -148,7 +152,8 @@ class ColumnContents(Contents):
 
     def _texts(self, field: NamedField) -> Texts:
         if field.path.plain:
-            return texts_of(self.column(field.path.plain))
+            told = texts_of(self.column(field.path.plain))
+            return replace(told, moments=self._moments.get(field.path.plain))
         there = [name for name in (field.path.name, field.path.top) if name is not None and name in self._names]
         if not there:
             return texts_of([None] * len(self))
@@ -193,12 +198,14 @@ class JoinedContents(Contents):
         if len(parts) == 1:
             return parts[0]
         values = pl.concat([part.values for part in parts])
+        known = [part.moments for part in parts if part.moments is not None]
+        moments = pl.concat(known) if len(known) == len(parts) else None
         if all(part.in_doubt is None for part in parts):
-            return Texts(values)
+            return Texts(values, moments=moments)
         in_doubt = (
             pl.repeat(False, len(part.values), eager=True) if part.in_doubt is None else part.in_doubt for part in parts
         )
-        return Texts(values, pl.concat(in_doubt))
+        return Texts(values, pl.concat(in_doubt), moments)
 
 
 def _texts_in(records: Iterable[Fields], field: NamedField) -> Texts:

@@ -28,6 +28,8 @@ from dedup_platform.sources.text.json_records import json_content
 __all__ = ["parquet_batches", "parquet_records"]
 
 _FEW_ROWS, _ROWS, _BATCH_BYTES = 1024, 8192, 4 * 2**20
+_YEAR_9999 = 253_370_764_800_000_000
+"""Microseconds between 1970 and the first moment of it."""
 _FACTS = {"format": "parquet"}
 _BYTES = pa.large_binary()
 _MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
@@ -70,6 +72,8 @@ class _Rows:
     columns: dict[str, pl.Series]
     """Of values without parts: their texts, but booleans as they are. None at all where some have parts."""
     payloads: pl.Series
+    moments: dict[str, pl.Series]
+    """Of columns of times in UTC: what `Texts` says of them."""
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> "_Rows":
@@ -77,11 +81,12 @@ class _Rows:
         texts = [] if _have_parts(names, columns) else [_texts(column) for column in columns]
         # What is no UTF-8 makes a record malformed, and Polars takes for granted that there is none.
         if not texts or not all(map(_is_utf8, texts)):
-            return cls({}, _series(_objects(names, [_json(column) for column in columns], rows.num_rows)))
+            return cls({}, _series(_objects(names, [_json(column) for column in columns], rows.num_rows)), {})
         typed = {name: (column.type, each) for name, column, each in zip(names, columns, texts, strict=True)}
         known = zip(names, columns, texts, strict=True)
         told = {name: _series(column if pa.types.is_boolean(column.type) else each) for name, column, each in known}
-        return cls(told, _plain_objects(typed))
+        moments = {name: _moments(each) for name, each in zip(names, columns, strict=True) if _is_moment(each.type)}
+        return cls(told, _plain_objects(typed), moments)
 
     def column(self, name: str) -> pl.Series:
         """What the JSON of each row has of a field, numbers as their text."""
@@ -118,7 +123,8 @@ def _read(file: BinaryIO, at_once: int | None = None) -> Iterator[pa.RecordBatch
     file.seek(0)
     # Not pre-buffered: only the pages that are being read are in memory.
     parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True)
-    yield from parquet.iter_batches(at_once or _rows_a_batch(parquet.metadata))
+    batches = parquet.iter_batches(at_once or _rows_a_batch(parquet.metadata))
+    yield from (rows for rows in batches if rows.num_rows)
 
 
 def _rows_a_batch(metadata: pq.FileMetaData) -> int:
@@ -132,7 +138,7 @@ def _batch(rows: _Rows) -> Batch:
     context, payloads = context_text(**_FACTS), rows.payloads
     if not rows.columns or _longest(payloads) > MAX_RECORD_BYTES:
         return listed([bounded(payload, json_content, context, _FACTS) for payload in payloads])
-    contents = ColumnContents(rows.columns, rows.column, payloads, json_content)
+    contents = ColumnContents(rows.columns, rows.column, payloads, json_content, rows.moments)
     return payloads, contents, Repeated(context, len(payloads))
 
 
@@ -140,6 +146,18 @@ def _longest(payloads: pl.Series) -> int:
     longest = payloads.bin.size().max()
     assert isinstance(longest, int)
     return longest
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    """Whether values are times in UTC in units whose texts tell all of them."""
+    return bool(pa.types.is_timestamp(kind) and kind.tz and kind.unit != "ns")
+
+
+def _moments(times: pa.Array) -> pl.Series:
+    """Microseconds since 1970, null where the text of a time may not be one."""
+    ticks = _series(times.cast(pa.int64()))
+    unit = {"s": 1_000_000, "ms": 1_000, "us": 1}[times.type.unit]
+    return pl.select(pl.when(pl.lit(ticks).is_between(0, _YEAR_9999 // unit)).then(pl.lit(ticks) * unit)).to_series()
 
 
 def _have_parts(names: list[str], columns: list[pa.Array]) -> bool:

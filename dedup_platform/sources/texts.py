@@ -34,6 +34,8 @@ class Texts:
     """Texts; null where the value is null or absent, anything where the record is in doubt."""
     in_doubt: pl.Series | None = None
     """Booleans: which records must be asked themselves, because their column does not tell. None: not one."""
+    moments: pl.Series | None = None
+    """Microseconds since 1970 of texts in ISO 8601 with an offset, if the source knows them; null where it does not."""
 
 
 def texts_of(values: "Sequence[Any] | pl.Series") -> Texts:
