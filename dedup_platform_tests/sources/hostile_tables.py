@@ -60,7 +60,7 @@ NESTED: Mapping[str, tuple[pa.DataType, Sequence[Any]]] = {
 def table(random: Random, names: Sequence[str], rows: int) -> pa.Table:
     """A table with these columns, most of which there are, some twice; each of a type of its own."""
     columns = [name for name in names if random.random() < 0.95]
-    types = TYPES | NESTED if random.random() < 0.1 else TYPES
+    types = {**TYPES, **NESTED} if random.random() < 0.1 else TYPES
     if random.random() < 0.03 and columns:
         columns.append(columns[0])
     arrays = [_column(random, name, types, rows) for name in columns]

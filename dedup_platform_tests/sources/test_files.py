@@ -184,8 +184,8 @@ def test_many_small_files_and_a_large_one(spark: SparkSession, tmp_path: Path) -
         ([100_000] * 1000, 16),
         ([10], 1),
         ([2**30] * 3, 3),
-        ([2**30, *[2**20] * 99], 35),
-        ([2**25] * 99, 99),
+        ([2**30, *[2**20] * 99], 16),
+        ([2**25] * 99, 32),
     ],
 )
 def test_files_share_tasks(spark: SparkSession, sizes: list[int], tasks: int) -> None:
