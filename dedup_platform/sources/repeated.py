@@ -17,6 +17,9 @@ class Repeated(Generic[T]):
     value: T
     count: int
 
+    def __len__(self) -> int:
+        return self.count
+
     def __iter__(self) -> Iterator[T]:
         return repeat(self.value, self.count)
 
