@@ -68,8 +68,9 @@ def table(random: Random, names: Sequence[str], rows: int) -> pa.Table:
 
 
 def _column(random: Random, name: str, types: Mapping[str, tuple[pa.DataType, Sequence[Any]]], rows: int) -> pa.Array:
-    usual = {"user": "string", "id": "string", "at": "timestamp us UTC", "arrived": "timestamp us UTC"}
-    kind = usual[name] if name in usual and random.random() < 0.7 else random.choice(list(types))
+    times = [kind for kind in types if kind.startswith("timestamp")]
+    usual = {"user": ["string"], "id": ["string"], "at": times, "arrived": times, "day": times}
+    kind = random.choice(usual[name] if name in usual and random.random() < 0.7 else list(types))
     of_type, values = types[kind]
     if random.random() < 0.6 and pa.types.is_timestamp(of_type):
         values = [_in_unit(of_type.unit, random) for _ in range(20)]

@@ -17,7 +17,7 @@ from dedup_platform_tests.sources.test_columns_agree import PATH, assert_same_ro
 
 NAMES = ["user", "id", "at", "arrived", "n", "day", 'q"é', "x y"]
 STREAMS: dict[str, dict[str, Any]] = {
-    "texts": {"fields": {"attributes": {"n": "n", "day": "day", "spaced": "x y"}}},
+    "texts": {"fields": {"attributes": {"n": "n", "day": {"field": "day", "type": "timestamp"}, "spaced": "x y"}}},
     "types": {
         "fields": {
             "arrival_time": "arrived",
