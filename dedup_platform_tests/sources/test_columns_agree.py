@@ -77,7 +77,6 @@ def block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     """Borders of blocks everywhere; and shapes are worth it for a few records."""
     monkeypatch.setattr(lines, "_BLOCK", request.param)
     monkeypatch.setattr(json_shapes, "_FEW", 4)
-    monkeypatch.setattr(csv_lines, "_MANY", 3)
     monkeypatch.setattr(csv_lines, "_WINDOW", 2)
     size: int = request.param
     return size

@@ -6,33 +6,18 @@ stands where it should not, those lines are read as there.
 
 import re
 from bisect import bisect_left
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from dedup_platform.sources.contents import Batch, Contents, NamedField, listed
-from dedup_platform.sources.records import (
-    AMBIGUOUS,
-    MAX_RECORD_BYTES,
-    Content,
-    Record,
-    context_text,
-    damaged,
-    oversized,
-)
+from dedup_platform.sources.records import AMBIGUOUS, MAX_RECORD_BYTES, Content, bounded, context_text, damaged
 from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.text.blocks import as_texts, split_lines
-from dedup_platform.sources.text.csv_records import (
-    Columns,
-    Row,
-    csv_content,
-    csv_facts,
-    header_of,
-    is_plain_text,
-    parsed,
-)
+from dedup_platform.sources.text.csv_records import Columns, csv_content, csv_facts, header_of, parsed
 from dedup_platform.sources.text.expressions import Expressions
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.sources.texts import Texts
@@ -40,19 +25,13 @@ from dedup_platform.stream.format import CsvFormat
 
 __all__ = ["CsvContents", "csv_batches"]
 
-_MANY = 50
-"""So many lines are worth being read together."""
-_MOST_SINGLES = 1000
 _WINDOW = 1024
 """Of so many lines records are looked for first, and of twice as many if there is no end of one."""
 _FIELD_STATES = 20
 
-_Single = tuple[bytes, Row | None]
-"""A payload and its fields; None: it is malformed."""
-
 
 class CsvContents(Contents):
-    """Records that are lines of their own, known by their bytes: a series of binary values, none too long."""
+    """Records known by their bytes: a series of binary values, none longer than a record may be."""
 
     def __init__(self, payloads: pl.Series, header: Sequence[str] | None, delimiter: str) -> None:
         self._payloads = payloads
@@ -87,7 +66,7 @@ class CsvContents(Contents):
 
     def _texts(self, values: Sequence[Any], count: int) -> Sequence[Texts]:
         """The texts at some places of so many; a value that is none is absent."""
-        expressions, quoted = Expressions(), f'(?:"[^"\\x00]*")+|[^"\\x00{re.escape(self._delimiter)}]*'
+        expressions, quoted = Expressions(), f'(?:"[^"\\x00]*")+|[^"\\r\\n\\x00{re.escape(self._delimiter)}]*'
         found: dict[Any, tuple[int, str]] = {}
         for number in range(count):
             if number:
@@ -113,75 +92,35 @@ class _Place:
 def csv_batches(lines: Lines, csv_format: CsvFormat | None = None) -> Iterator[Batch]:
     """The records of one file, those together that were read together."""
     said = csv_format or CsvFormat()
-    reader = _Reader(said)
-    for run in _runs(lines, said.delimiter):
-        if isinstance(run, pl.Series):
-            yield from reader.together(run)
-        else:
-            yield from reader.alone(*run)
-    yield from reader.waiting()
-    if lines.damage:
-        yield listed([damaged(lines.rest, lines.damage, **reader.facts)])
-
-
-class _Reader:
-    """Makes records of what follows one another in a file, the first of which may be its header."""
-
-    def __init__(self, said: CsvFormat) -> None:
-        self.facts = csv_facts(said)
-        """What the contexts of records say so far."""
-        self._said = said
-        self._comment = said.comment.encode() if said.comment else None
-        self._singles: list[Record] = []
-        self._header: Sequence[str] | None = None
-        self._context: str | None = None
-        if said.columns:
-            # What tells of damage does not name them: nothing of it is to be read.
-            self._start(said.columns)
-
-    def together(self, payloads: pl.Series) -> Iterator[Batch]:
-        """Records, in order, from lines that are one each."""
-        if self._comment:
-            payloads = payloads.filter(~payloads.bin.starts_with(self._comment))
-        if self._context is None and len(payloads):
-            self._start_by(payloads[0])
+    facts = csv_facts(said)
+    header: Sequence[str] | None = said.columns
+    is_begun = header is not None
+    for payloads in _payloads(lines, said.delimiter):
+        if said.comment:
+            payloads = payloads.filter(~payloads.bin.starts_with(said.comment.encode()))
+        if not is_begun and len(payloads):
+            header, is_begun = header_of(payloads[0], said.delimiter), True
+            facts |= {"header": header}
             payloads = payloads[1:]
         if len(payloads):
-            yield from self.waiting()
-            contents = CsvContents(payloads, self._header, self._said.delimiter)
-            yield payloads, contents, Repeated(self._context or "", len(payloads))
-
-    def alone(self, payload: bytes, row: Row | None) -> Iterator[Batch]:
-        """A record that was read alone; it waits for others."""
-        if self._comment and payload.startswith(self._comment):
-            return
-        if self._context is None:
-            self._start_by(payload)
-        elif len(payload) > MAX_RECORD_BYTES:
-            self._singles.append(oversized(payload, **self._shared))
-        else:
-            self._singles.append((payload, Columns(self._header).content(row), self._context))
-        if len(self._singles) >= _MOST_SINGLES:
-            yield from self.waiting()
-
-    def waiting(self) -> Iterator[Batch]:
-        """The records that wait."""
-        if self._singles:
-            yield listed(self._singles)
-            self._singles = []
-
-    def _start_by(self, payload: bytes) -> None:
-        self._start(header_of(payload, self._said.delimiter))
-        self.facts = self._shared
-
-    def _start(self, header: Sequence[str] | None) -> None:
-        self._header = header
-        self._shared = self.facts | {"header": header}
-        self._context = context_text(**self._shared)
+            yield from _batches(payloads, header, facts | {"header": header}, said.delimiter)
+    if lines.damage:
+        yield listed([damaged(lines.rest, lines.damage, **facts)])
 
 
-def _runs(lines: Lines, delimiter: str) -> Iterator[pl.Series | _Single]:
-    """The records of a file, header and all: lines that are one each as a series, others alone."""
+def _batches(
+    payloads: pl.Series, header: Sequence[str] | None, facts: dict[str, Any], delimiter: str
+) -> Iterator[Batch]:
+    context = context_text(**facts)
+    if (payloads.bin.size() <= MAX_RECORD_BYTES).all():
+        yield payloads, CsvContents(payloads, header, delimiter), Repeated(context, len(payloads))
+    else:  # they are few
+        read = partial(csv_content, header=header, delimiter=delimiter)
+        yield listed([bounded(payload, read, context, facts) for payload in payloads])
+
+
+def _payloads(lines: Lines, delimiter: str) -> Iterator[pl.Series]:
+    """The records of a file, header and all, those of some lines together."""
     blocks = lines.blocks()
     waiting = b""
     is_end = False
@@ -193,47 +132,43 @@ def _runs(lines: Lines, delimiter: str) -> Iterator[pl.Series | _Single]:
             is_end = not block
             parts.append(block)
             size += len(block)
-        waiting = yield from _runs_of(b"".join(parts), delimiter, is_end and not lines.damage)
+        payloads, waiting = _taken_apart(b"".join(parts), delimiter, is_end and not lines.damage)
+        if len(payloads):
+            yield payloads
     lines.rest = waiting + lines.rest
 
 
-def _runs_of(block: bytes, delimiter: str, final: bool) -> Generator[pl.Series | _Single, None, bytes]:
-    """The same of some lines; what is left may go on, unless these are the final ones."""
-    if b'"' not in block and len(block) <= MAX_RECORD_BYTES:
-        if len(run := split_lines(block)):
-            yield run
-        return b""
+def _taken_apart(block: bytes, delimiter: str, final: bool) -> tuple[pl.Series, bytes]:
+    """The records of a block of lines, and what of it may go on, unless these are the final ones."""
+    payloads = split_lines(block)
+    if b'"' not in block or _are_records(payloads, delimiter).all():
+        return payloads, b""
     lines = block.splitlines(keepends=True)
-    odd = [*_odd_lines(lines, delimiter), len(lines)]
+    are_records = _are_records(pl.Series([line.rstrip(b"\r\n") for line in lines], dtype=pl.Binary), delimiter)
+    odd = [*(~are_records).arg_true(), len(lines)]
+    taken: list[bytes] = []
     at, window = 0, _WINDOW
     while at < len(lines):
         following = odd[bisect_left(odd, at)]
-        if following - at >= _MANY:
-            yield split_lines(b"".join(lines[at:following]))
-            at = following
-            continue
+        taken += [line.rstrip(b"\r\n") for line in lines[at:following]]
+        at = following
         read = 0
         for end, payload, row in parsed(lines[at : at + window], delimiter, final and at + window >= len(lines)):
             read = end
             if row != []:  # a blank line
-                yield payload, row if is_plain_text(payload) else None
-            if odd[bisect_left(odd, at + end)] - (at + end) >= _MANY:
+                taken.append(payload)
+            if odd[bisect_left(odd, at + end)] > at + end:
                 break
         if not read and at + window >= len(lines):
             break
         at, window = at + read, _WINDOW if read else 2 * window
-    return b"".join(lines[at:])
+    return pl.Series([each for each in taken if each], dtype=pl.Binary), b"".join(lines[at:])
 
 
-def _odd_lines(lines: Sequence[bytes], delimiter: str) -> Sequence[int]:
-    """The places of lines that are no record of their own, or not beyond doubt."""
-    if sum(map(len, lines)) > MAX_RECORD_BYTES:
-        return range(len(lines))
+def _are_records(lines: pl.Series, delimiter: str) -> pl.Series:
+    """Which lines are, beyond doubt, a record of their own where a record begins by them."""
     field = f'(?:(?:"[^"]*")+|[^"{re.escape(delimiter)}]*)'
-    texts = as_texts(pl.Series([line.rstrip(b"\r\n") for line in lines], dtype=pl.Binary))
-    is_record = texts.str.contains(rf"^{field}(?:{re.escape(delimiter)}{field})*\z").fill_null(False)
-    odd: Sequence[int] = (~is_record).arg_true().to_list()
-    return odd
+    return as_texts(lines).str.contains(rf"^{field}(?:{re.escape(delimiter)}{field})*\z").fill_null(False)
 
 
 def _unquoted(texts: pl.Series) -> pl.Series:

@@ -25,7 +25,7 @@ from dedup_platform.sources.records import (
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.stream.format import CsvFormat
 
-__all__ = ["COMMA", "Columns", "Row", "csv_content", "csv_facts", "csv_records", "header_of", "is_plain_text", "parsed"]
+__all__ = ["COMMA", "Columns", "csv_content", "csv_facts", "csv_records", "header_of", "parsed"]
 
 COMMA = ","
 """What stands between fields unless the stream file or a record's context names something else."""
@@ -33,7 +33,7 @@ COMMA = ","
 # The header stands in the context of each record; a longer one is no header.
 _MAX_HEADER_BYTES = 64 * 1024
 
-Row = Sequence[Any]
+_Row = Sequence[Any]
 
 
 def csv_records(lines: Lines, csv_format: CsvFormat | None = None, **facts: Any) -> Iterator[Record]:
@@ -65,7 +65,7 @@ def csv_facts(said: CsvFormat, **facts: Any) -> dict[str, Any]:
 def csv_content(payload: bytes, header: Sequence[str] | None, delimiter: str = COMMA) -> Content:
     """The fields of one record, given its bytes and its file's header (None: it was unusable)."""
     rows = list(parsed(payload.splitlines(keepends=True), delimiter, final=True))
-    if len(rows) != 1 or not is_plain_text(payload):
+    if len(rows) != 1 or not _is_text(payload):
         return MALFORMED_RECORD
     return Columns(header).content(rows[0][2])
 
@@ -80,7 +80,7 @@ def header_of(payload: bytes, delimiter: str) -> list[str] | None:
 
 
 def _records(
-    rows: Iterator[tuple[bytes, Row | None]], header: Sequence[str] | None, facts: dict[str, Any]
+    rows: Iterator[tuple[bytes, _Row | None]], header: Sequence[str] | None, facts: dict[str, Any]
 ) -> Iterator[Record]:
     content = Columns(header).content
     context = context_text(**facts)
@@ -98,7 +98,7 @@ class Columns:
         self._names = header or ()
         self._ambiguous = {name: AMBIGUOUS for name, count in Counter(self._names).items() if count > 1}
 
-    def content(self, row: Row | None) -> Content:
+    def content(self, row: _Row | None) -> Content:
         """The fields of a record, from the texts or whatever stands for them; None is a malformed one."""
         if row is None or len(row) != len(self._names):
             return MALFORMED_RECORD
@@ -106,18 +106,18 @@ class Columns:
         return fields | self._ambiguous if self._ambiguous else fields
 
 
-def _rows(lines: Lines, delimiter: str) -> Iterator[tuple[bytes, Row | None]]:
+def _rows(lines: Lines, delimiter: str) -> Iterator[tuple[bytes, _Row | None]]:
     blocks = iter(lines)
     waiting: list[bytes] = []
     final = False
     while not final:
         final = not _extend(waiting, blocks)
-        is_text = is_plain_text(b"".join(waiting))
+        is_text = _is_text(b"".join(waiting))
         read = 0
         for end, payload, row in parsed(waiting, delimiter, final and not lines.damage):
             read = end
             if row != []:  # a blank line
-                yield payload, row if is_text or is_plain_text(payload) else None
+                yield payload, row if is_text or _is_text(payload) else None
         waiting = waiting[read:]
     lines.rest = b"".join(waiting) + lines.rest
 
@@ -133,7 +133,7 @@ def _extend(lines: list[bytes], blocks: Iterator[list[bytes]]) -> bool:
     return False
 
 
-def parsed(lines: list[bytes], delimiter: str, final: bool) -> Iterator[tuple[int, bytes, Row | None]]:
+def parsed(lines: list[bytes], delimiter: str, final: bool) -> Iterator[tuple[int, bytes, _Row | None]]:
     """Each record: the number of the line after it, its bytes, its fields (None: malformed; none: a blank line).
 
     Unless these lines are the final ones, a record that could go on after them is left out.
@@ -169,7 +169,7 @@ def _reader(lines: list[bytes], delimiter: str) -> Any:
     return csv.reader((line.decode("utf-8", "surrogateescape") for line in lines), strict=True, delimiter=delimiter)
 
 
-def is_plain_text(payload: bytes) -> bool:
+def _is_text(payload: bytes) -> bool:
     """Whether it is UTF-8 without NUL."""
     try:
         payload.decode()
