@@ -150,13 +150,13 @@ def _longest(payloads: pl.Series) -> int:
 
 def _is_moment(kind: pa.DataType) -> bool:
     """Whether values are times in UTC in units whose texts tell all of them."""
-    return bool(pa.types.is_timestamp(kind) and kind.tz and kind.unit != "ns")
+    return bool(pa.types.is_timestamp(kind) and kind.tz and kind.unit in ("ms", "us"))
 
 
 def _moments(times: pa.Array) -> pl.Series:
     """Microseconds since 1970, null where the text of a time may not be one."""
     ticks = _series(times.cast(pa.int64()))
-    unit = {"s": 1_000_000, "ms": 1_000, "us": 1}[times.type.unit]
+    unit = {"ms": 1_000, "us": 1}[times.type.unit]
     return pl.select(pl.when(pl.lit(ticks).is_between(0, _YEAR_9999 // unit)).then(pl.lit(ticks) * unit)).to_series()
 
 

@@ -1,6 +1,6 @@
 """Tables of all types of Parquet, with the values that are hardest to write as text."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from math import inf, nan
 from random import Random
@@ -57,31 +57,48 @@ NESTED: Mapping[str, tuple[pa.DataType, Sequence[Any]]] = {
 }
 
 
+PLAIN_TEXTS = ["a", "user-7", "é", 'quo"te', "\n"]
+PLAIN: Mapping[str, Sequence[tuple[pa.DataType, Sequence[Any]]]] = {
+    "user": [(pa.string(), PLAIN_TEXTS), (pa.int64(), [1, 2, 30])],
+    "id": [(pa.string(), PLAIN_TEXTS), (pa.string_view(), PLAIN_TEXTS)],
+    "n": [(pa.float64(), [0.5, 1.5, 123456789.25]), (pa.int8(), [1, 2])],
+    "x y": [(pa.decimal128(12, 2), [Decimal("0.00"), Decimal("-1.50"), None])],
+}
+TIMES_OF = {"at": 0, "day": 0, "arrived": 2 * 10**15}
+"""Columns of times -> nanoseconds by which they lie behind the others."""
+
+
 def table(random: Random, names: Sequence[str], rows: int) -> pa.Table:
-    """A table with these columns, most of which there are, some twice; each of a type of its own."""
+    """A table with these columns, each of a type of its own: of plain values in most, else of any."""
+    if random.random() < 0.6:
+        return pa.table({name: _plain_column(random, name, rows) for name in names})
     columns = [name for name in names if random.random() < 0.95]
-    types = {**TYPES, **NESTED} if random.random() < 0.1 else TYPES
-    if random.random() < 0.03 and columns:
+    types = {**TYPES, **NESTED} if random.random() < 0.2 else TYPES
+    if random.random() < 0.1 and columns:
         columns.append(columns[0])
-    arrays = [_column(random, name, types, rows) for name in columns]
-    return pa.Table.from_arrays(arrays, columns)
+    return pa.Table.from_arrays([_column(random, types, rows) for _ in columns], columns)
 
 
-def _column(random: Random, name: str, types: Mapping[str, tuple[pa.DataType, Sequence[Any]]], rows: int) -> pa.Array:
-    times = [kind for kind in types if kind.startswith("timestamp")]
-    usual = {"user": ["string"], "id": ["string"], "at": times, "arrived": times, "day": times}
-    kind = random.choice(usual[name] if name in usual and random.random() < 0.7 else list(types))
-    of_type, values = types[kind]
-    if random.random() < 0.6 and pa.types.is_timestamp(of_type):
-        values = [_in_unit(of_type.unit, random) for _ in range(20)]
-    choose: Callable[[], Any] = lambda: None if random.random() < nulls else random.choice(values)  # noqa: E731
+def _plain_column(random: Random, name: str, rows: int) -> pa.Array:
+    if name in TIMES_OF:
+        unit, zone = random.choice(["s", "ms", "us", "us", "ns"]), random.choice(["UTC", "UTC", "Europe/Berlin", None])
+        of_type = random.choice([pa.timestamp(unit, zone)] * 4 + [pa.int64()])
+        values: Sequence[Any] = [_in_unit(unit if of_type != pa.int64() else "s", random, TIMES_OF[name]) for _ in "ab"]
+    else:
+        of_type, values = random.choice(PLAIN.get(name, [*TYPES.values()]))
+    return pa.array([random.choice(values) for _ in range(rows)], of_type)
+
+
+def _column(random: Random, types: Mapping[str, tuple[pa.DataType, Sequence[Any]]], rows: int) -> pa.Array:
+    of_type, values = types[random.choice(list(types))]
     nulls = random.choice([0, 0, 0.1])
-    made = pa.array([choose() for _ in range(rows)], of_type)
-    return _not_utf8(made) if of_type == pa.string() and random.random() < 0.05 else made
+    made = pa.array([None if random.random() < nulls else random.choice(values) for _ in range(rows)], of_type)
+    return _not_utf8(made) if of_type == pa.string() and random.random() < 0.3 else made
 
 
-def _in_unit(unit: str, random: Random) -> int:
-    return (1_709_290_800_000_000_000 + random.randrange(10**15)) // {"ms": 10**6, "us": 1000, "ns": 1}[unit]
+def _in_unit(unit: str, random: Random, behind: int) -> int:
+    nanoseconds = 1_709_290_800_000_000_000 + behind + random.randrange(10**15)
+    return nanoseconds // {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}[unit]
 
 
 def _not_utf8(texts: pa.Array) -> pa.Array:

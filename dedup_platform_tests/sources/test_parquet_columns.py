@@ -31,7 +31,7 @@ STREAMS: dict[str, dict[str, Any]] = {
     },
     "other times": {
         "fields": {"event_time": {"field": "at", "timezone": "Europe/Berlin"}, "attributes": {"at": "at"}},
-        "late": {"horizon": "400d"},
+        "late": {"horizon": "4000d"},
     },
     "epochs": {"fields": {"event_time": {"field": "at", "format": "epoch_s"}, "event_id": {"hash": "*"}}},
 }
