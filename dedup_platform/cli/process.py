@@ -1,10 +1,12 @@
 """The process of a command: how failures and interrupts end it."""
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
 from threading import Thread
+from typing import Any
 
 from dedup_platform.cli.deployment import err
 from dedup_platform.cli.exits import INTERRUPTED, exit_code, message_of
@@ -18,6 +20,7 @@ def run_to_its_end(app: Callable[[], object]) -> None:
 
     The work has a thread of its own: in the main one, Spark would answer an interrupt itself, with pages of traceback.
     """
+    let_children_be_ended()
     codes: list[int] = []
     worker = Thread(target=lambda: codes.append(_run(app)), daemon=True)
     worker.start()
@@ -32,6 +35,21 @@ def run_to_its_end(app: Callable[[], object]) -> None:
             # Not sys.exit, which would wait for Spark.
             os._exit(INTERRUPTED)
     sys.exit(codes[0])
+
+
+def let_children_be_ended() -> None:
+    """Have processes that are started from here end by SIGTERM, also where whoever started this one let it ignore that.
+
+    Children inherit it. Dagster's copies of captured logs, which it ends so, would live for ever and hold our output.
+    """
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        # This process goes on to ignore it; a function is no child's.
+        signal.signal(signal.SIGTERM, _ignore)
+
+
+def _ignore(*_: Any) -> None:
+    pass
 
 
 def _run(app: Callable[[], object]) -> int:

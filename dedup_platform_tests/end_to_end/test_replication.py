@@ -90,7 +90,7 @@ class Deployment:
 
     def table(self) -> Copies:
         """What the page's query finds, by order; each is there once."""
-        [query] = fenced(PAGE, "sql")
+        _, query = fenced(PAGE, "sql")
         assert all(len(row) == 4 for row in self.ask(query))
         rows = self.ask("SELECT entity_id, event_id, status, amount, arrival_time FROM public.orders")
         assert len({row[:2] for row in rows}) == len(rows) == len(self.ask(query))
@@ -110,6 +110,20 @@ class Deployment:
         }
 
 
+def with_rights(postgres: PostgresServer, database: str) -> str:
+    """A role of its own, which may do no more than the page says that it must."""
+    grant, _ = fenced(PAGE, "sql")
+    role = new_name()
+    connection = postgres.connect(database)
+    try:
+        with connection, connection.cursor() as cursor:
+            cursor.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{postgres.password}'")
+            cursor.execute(grant.replace("loader", role))
+    finally:
+        connection.close()
+    return role
+
+
 @pytest.fixture
 def deployment(
     tmp_path: Path,
@@ -121,9 +135,10 @@ def deployment(
     topic, once, database = new_name("orders-"), new_name("once-"), new_name()
     kafka_server.create_topic(topic, 2, message_timestamp_type="CreateTime")
     postgres_server.create_database(database)
+    role = with_rights(postgres_server, database)
     text, more, _ = fenced(PAGE, "yaml")
     once_more = more.split("sinks:\n", 1)[1]
-    address = f"postgresql://{postgres_server.user}@127.0.0.1:{postgres_server.port}/{database}"
+    address = f"postgresql://{role}@127.0.0.1:{postgres_server.port}/{database}"
     said = f"{text}{once_more}".replace("127.0.0.1:9092", kafka_server.brokers)
     said = said.replace("postgresql://loader@127.0.0.1:5432/marts", address)
     said = said.replace("topic: orders.once", f"topic: {once}").replace("topic: orders,", f"topic: {topic},")
