@@ -224,10 +224,10 @@ def _damaged(source: random.Random) -> bytes:
         gzip.compress(text, source.choice([0, 1, 6, 9])) + gzip.compress(text[:50]) * source.randrange(2)
     )
     for _ in range(source.choice([0, 1, 1, 1, 2])):
-        at = source.randrange(4, len(packed))
+        at = source.randrange(4, max(5, len(packed)))
         match source.randrange(4):
             case 0:
-                packed[at] ^= 1 << source.randrange(8)
+                packed[at : at + 1] = source.randbytes(1)
             case 1:
                 del packed[at : at + source.randint(1, 4)]
             case 2:
