@@ -145,12 +145,12 @@ class Life:
     def op_stale(self, platform: Platform, random: Random) -> None:
         """Stale cells of some partitions of a table, as a run does that knows which ones it touched itself."""
         if partitions := self._some_partitions(random):
-            platform.recompute_stale(self.name, random.choice(tables.derived(self.world.stream)), partitions)
+            platform.recompute_stale(self.name, random.choice(tables.derived(platform.stream(self.name))), partitions)
 
     def op_whole(self, platform: Platform, random: Random) -> None:
         """Whole partitions of a table, as a person asks for them."""
         if partitions := self._some_partitions(random):
-            platform.recompute(self.name, random.choice(tables.derived(self.world.stream)), partitions)
+            platform.recompute(self.name, random.choice(tables.derived(platform.stream(self.name))), partitions)
 
     def op_repair(self, platform: Platform, random: Random) -> None:  # noqa: ARG002
         platform.repair(self.name) if self.state() else None
