@@ -5,7 +5,6 @@ is called and which fields it has, the sources' names say: `events-00000.json.gz
 """
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -82,11 +81,7 @@ class OursIngesting(Ours):
         return load_stream(file)
 
     def clear(self) -> None:
-        self._platform = None
-        for path in (self.settings.home / "control.db", self.settings.home / "catalog.db"):
-            path.unlink(missing_ok=True)
-        shutil.rmtree(self.settings.warehouse, ignore_errors=True)
-        self._create_tables()
+        self.clear_all()
 
     def from_nothing(self) -> dict[str, Any]:
         """All records, and all tables that are made of them."""

@@ -72,6 +72,14 @@ class Ours(Contender):
         """Take in all source files."""
         return {"records": sum(commit.rows_written for commit in self.platform.ingest(STREAM))}
 
+    def clear_all(self) -> None:
+        """Empty tables, raw_events among them, and neither catalog nor control database from before."""
+        self._platform = None
+        for name in ("control.db", "catalog.db"):
+            (self.settings.home / name).unlink(missing_ok=True)
+        shutil.rmtree(self.settings.warehouse, ignore_errors=True)
+        self._create_tables()
+
     def clear(self) -> None:
         """Empty derived tables and no control database: what is left is `raw_events`, as the source would be."""
         catalog = Catalog(self.settings)

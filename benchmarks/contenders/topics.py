@@ -1,7 +1,6 @@
 """From a topic to a table: this platform, and Spark's own reader of Kafka as the floor."""
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,11 +56,7 @@ class OursFromTopic(Ours):
         return load_stream(file)
 
     def clear(self) -> None:
-        self._platform = None
-        for path in (self.settings.home / "control.db", self.settings.home / "catalog.db"):
-            path.unlink(missing_ok=True)
-        shutil.rmtree(self.settings.warehouse, ignore_errors=True)
-        self._create_tables()
+        self.clear_all()
 
 
 class SparkFromTopic(SparkContender):

@@ -22,7 +22,8 @@ from dedup_platform.sources.event_ids import event_id_reader, id_readers, ids_of
 from dedup_platform.sources.field_values import FieldReader, RecordColumns, field_reader, time_field_reader
 from dedup_platform.sources.plain import plain_decimals, plain_doubles, plain_longs, plain_times
 from dedup_platform.sources.records import Content, RejectedError
-from dedup_platform.sources.texts import Texts, any_of
+from dedup_platform.sources.repeated import repeated_each
+from dedup_platform.sources.texts import Texts, any_of, no_texts, not_empty
 from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, time_reader
 from dedup_platform.stream import ISO_8601, Attribute, FieldId, Stream, TimeField, ZoneField, decimal_of, formats_of
 from dedup_platform.tables import RAW_EVENTS, columns
@@ -121,7 +122,7 @@ class BatchDecoder:
         if not isinstance(self._id, FieldId):
             known = ids_of(self._id, [(name, field.texts(records).values) for name, field in ids]) if ids else None
             values["event_id"] = self._ids(known, contents, deliveries)
-        values["entity_id"] = _without_empty(values["entity_id"])
+        values["entity_id"] = pl.select(not_empty(values["entity_id"])).to_series()
         values["arrival_time"] = _arrivals(by_delivery, values.get("arrival_time"))
         rows = pl.DataFrame(values).hstack(texts.select(pl.all().name.prefix(_TEXT)))
         is_sure = ~pl.any_horizontal(pl.coalesce(doubt, True) for doubt in self._doubts)
@@ -142,7 +143,7 @@ class BatchDecoder:
     def _ids(self, known: pl.Series | None, contents: Contents, deliveries: Sequence[Delivery]) -> pl.Series:
         """The ids that columns tell, and those of single records where they do not."""
         if known is None:
-            known = pl.Series([None], dtype=pl.String).new_from_index(0, len(contents))
+            known = no_texts(len(contents))
         others = known.is_null().arg_true()
         if not len(others):
             return known
@@ -187,10 +188,6 @@ def _has_no_value(name: str, column: _Column) -> pl.Expr:
     return pl.col(name).is_null() & (pl.col(_TEXT + name).fill_null("") != "")
 
 
-def _without_empty(texts: pl.Series) -> pl.Series:
-    return pl.select(pl.when(texts != "").then(texts)).to_series()
-
-
 def _arrivals(by_delivery: _Runs, read: pl.Series | None) -> pl.Series:
     """When records arrived: as their deliveries tell, or as was read of a field of theirs."""
     told = _each(
@@ -204,8 +201,7 @@ def _arrivals(by_delivery: _Runs, read: pl.Series | None) -> pl.Series:
 def _each(by_delivery: _Runs, said: Callable[[Delivery], Any], dtype: type[pl.DataType]) -> pl.Series:
     """What each record's delivery says."""
     values = pl.Series([said(delivery) for delivery, _ in by_delivery], dtype=dtype)
-    counts = pl.Series([count for _, count in by_delivery], dtype=pl.Int64)
-    return pl.select(pl.lit(values).repeat_by(counts).explode()).to_series()
+    return repeated_each(values, [count for _, count in by_delivery])
 
 
 def _attribute(field: FieldReader, attribute: Attribute) -> _Column:

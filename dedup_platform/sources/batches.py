@@ -11,7 +11,7 @@ from dedup_platform.sources.batch_decoding import BatchDecoder, typed
 from dedup_platform.sources.contents import Contents, ListedContents, joined_contents
 from dedup_platform.sources.decoding import Delivery
 from dedup_platform.sources.records import Content
-from dedup_platform.sources.repeated import Repeated, Values
+from dedup_platform.sources.repeated import Repeated, Values, repeated_each
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
 
@@ -111,9 +111,8 @@ def _column(parts: Sequence[Values[Any] | pl.Series], column_type: str) -> pl.Se
     repeated = [part for part in parts if isinstance(part, Repeated)]
     if len(repeated) < len(parts):
         return pl.concat([_series(part, column_type) for part in parts])
-    counts = pl.Series([part.count for part in repeated])
     values = typed([part.value for part in repeated], column_type)
-    return pl.select(pl.lit(values).repeat_by(counts).explode()).to_series()
+    return repeated_each(values, [part.count for part in repeated])
 
 
 def _series(part: Values[Any] | pl.Series, column_type: str) -> pl.Series:

@@ -11,7 +11,7 @@ import polars as pl
 
 from dedup_platform.sources.records import Content, Fields, Record
 from dedup_platform.sources.repeated import Values
-from dedup_platform.sources.texts import Texts, texts_of
+from dedup_platform.sources.texts import Texts, any_of, no_texts, texts_of
 from dedup_platform.stream.paths import FieldPath
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "JoinedContents",
     "ListedContents",
     "NamedField",
+    "RecordColumns",
     "joined_contents",
     "listed",
 ]
@@ -105,6 +106,29 @@ class ListedContents(Contents):
         return (place for place, content in enumerate(self._contents) if isinstance(content, str))
 
 
+class RecordColumns:
+    """What records hold of some fields, read once, and the paths of the files that they are of."""
+
+    def __init__(self, contents: Contents, fields: Sequence[NamedField], paths: Callable[[], pl.Series]) -> None:
+        self._texts = dict(zip(fields, contents.texts(fields), strict=True))
+        self._paths = paths
+        self.count = len(contents)
+
+    def texts(self, field: NamedField) -> Texts:
+        """The texts of one of these fields."""
+        return self._texts[field]
+
+    @property
+    def paths(self) -> pl.Series:
+        """The path of the file that each record is of."""
+        return self._paths()
+
+    @property
+    def in_doubt(self) -> pl.Series | None:
+        """The records that must be asked themselves, as `Texts` has them."""
+        return any_of(texts.in_doubt for texts in self._texts.values())
+
+
 Batch = tuple["Sequence[bytes] | pl.Series", Contents, Values[str]]
 """Payloads, contents and payload_contexts of some records that were read together, at least one."""
 
@@ -156,7 +180,7 @@ class ColumnContents(Contents):
             return replace(told, moments=self._moments.get(field.path.plain))
         there = [name for name in (field.path.name, field.path.top) if name is not None and name in self._names]
         if not there:
-            return texts_of([None] * len(self))
+            return Texts(no_texts(len(self)))
         rows = zip(*map(self.column, there), strict=True)
         return _texts_in((dict(zip(there, row, strict=True)) for row in rows), field)
 

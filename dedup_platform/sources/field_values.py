@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from dedup_platform.sources.contents import Contents, NamedField
+from dedup_platform.sources.contents import NamedField, RecordColumns
 from dedup_platform.sources.records import AMBIGUOUS, Fields
-from dedup_platform.sources.texts import ABSENT, Texts, any_of, text_of
+from dedup_platform.sources.texts import ABSENT, Texts, any_of, not_empty, text_of
 from dedup_platform.sources.times import ZONE_MARK
 from dedup_platform.stream import Attribute, TimeField, ZoneField
 from dedup_platform.stream.definitions import Constant, Definition, FilePath, FirstOf, Join, TextPattern
@@ -21,29 +21,6 @@ from dedup_platform.stream.paths import FieldPath, Step, field_path
 __all__ = ["FieldReader", "RecordColumns", "field_reader", "step_into", "time_field_reader"]
 
 _NO_VALUE = (None, "")
-
-
-class RecordColumns:
-    """What records hold of some fields, read once, and the paths of the files that they are of."""
-
-    def __init__(self, contents: Contents, fields: Sequence[NamedField], paths: Callable[[], pl.Series]) -> None:
-        self._texts = dict(zip(fields, contents.texts(fields), strict=True))
-        self._paths = paths
-        self.count = len(contents)
-
-    def texts(self, field: NamedField) -> Texts:
-        """The texts of one of these fields."""
-        return self._texts[field]
-
-    @property
-    def paths(self) -> pl.Series:
-        """The path of the file that each record is of."""
-        return self._paths()
-
-    @property
-    def in_doubt(self) -> pl.Series | None:
-        """The records that must be asked themselves, as `Texts` has them."""
-        return any_of(texts.in_doubt for texts in self._texts.values())
 
 
 class FieldReader:
@@ -59,9 +36,9 @@ class FieldReader:
         return None if found is ABSENT else found
 
     @property
-    @abstractmethod
-    def named(self) -> Sequence["NamedField"]:
-        """The fields of records that decide."""
+    def named(self) -> Sequence[NamedField]:
+        """The fields of records that decide; none where only the file does."""
+        return ()
 
     @abstractmethod
     def texts(self, records: "RecordColumns") -> Texts:
@@ -94,10 +71,23 @@ def time_field_reader(time: TimeField | Attribute, file_format: str) -> FieldRea
     text = field_reader(time.field, file_format)
     if not isinstance(time.timezone, ZoneField):
         return text
-    return _Zoned(text, field_reader(time.timezone.field, file_format))
+    return _Zoned((text, field_reader(time.timezone.field, file_format)))
 
 
-class _Named(FieldReader):
+class _OfRecord(FieldReader):
+    """What stands in the record at one place."""
+
+    path: FieldPath
+
+    @property
+    def named(self) -> Sequence[NamedField]:
+        return (self,)
+
+    def texts(self, records: RecordColumns) -> Texts:
+        return records.texts(self)
+
+
+class _Named(_OfRecord):
     """A field of the record itself."""
 
     def __init__(self, path: FieldPath, name: str) -> None:
@@ -110,18 +100,11 @@ class _Named(FieldReader):
     def value(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
         return fields.get(self._name)
 
-    @property
-    def named(self) -> Sequence[NamedField]:
-        return (self,)
-
-    def texts(self, records: RecordColumns) -> Texts:
-        return records.texts(self)
-
     def missing(self, fields: Fields) -> str | None:
         return None if self._name in fields else self._name
 
 
-class _Path(FieldReader):
+class _Path(_OfRecord):
     """What a path leads to. Rows of Parquet have their maps as lists of pairs."""
 
     def __init__(self, path: FieldPath, maps_are_pairs: bool) -> None:
@@ -137,13 +120,6 @@ class _Path(FieldReader):
         for step in self.path.steps:
             value = step_into(value, step, self._maps_are_pairs)
         return value
-
-    @property
-    def named(self) -> Sequence[NamedField]:
-        return (self,)
-
-    def texts(self, records: RecordColumns) -> Texts:
-        return records.texts(self)
 
     def missing(self, fields: Fields) -> str | None:
         return None if any(name in fields for name in self._names) else self.path.text
@@ -169,21 +145,27 @@ def _of_key(pairs: list[Any], key: str) -> Any:
     return values[-1] if values else ABSENT
 
 
-class _FirstOf(FieldReader):
+class _OfParts(FieldReader):
+    """What is made of several."""
+
     def __init__(self, parts: Sequence[FieldReader]) -> None:
         self._parts = parts
 
+    @property
+    def named(self) -> Sequence[NamedField]:
+        return [field for part in self._parts for field in part.named]
+
+    def _texts(self, records: RecordColumns) -> list[Texts]:
+        return [part.texts(records) for part in self._parts]
+
+
+class _FirstOf(_OfParts):
     def find(self, fields: Fields, path: str) -> Any:
         return _first(part.value(fields, path) for part in self._parts)
 
-    @property
-    def named(self) -> Sequence[NamedField]:
-        return _named(self._parts)
-
     def texts(self, records: RecordColumns) -> Texts:
-        parts = [part.texts(records) for part in self._parts]
-        there = [pl.when(part.values != "").then(part.values) for part in parts]
-        return _combined(pl.coalesce(there), parts)
+        parts = self._texts(records)
+        return _combined(pl.coalesce([not_empty(part.values) for part in parts]), parts)
 
     def missing(self, fields: Fields) -> str | None:
         lacking = [part.missing(fields) for part in self._parts]
@@ -194,21 +176,17 @@ def _first(values: Iterable[Any]) -> Any:
     return next((value for value in values if value not in _NO_VALUE), None)
 
 
-class _Join(FieldReader):
+class _Join(_OfParts):
     def __init__(self, parts: Sequence[FieldReader], between: str) -> None:
-        self._parts = parts
+        super().__init__(parts)
         self._between = between
 
     def find(self, fields: Fields, path: str) -> Any:
         return self._joined([part.value(fields, path) for part in self._parts])
 
-    @property
-    def named(self) -> Sequence[NamedField]:
-        return _named(self._parts)
-
     def texts(self, records: RecordColumns) -> Texts:
-        parts = [part.texts(records) for part in self._parts]
-        there = [pl.when(part.values != "").then(part.values) for part in parts]
+        parts = self._texts(records)
+        there = [not_empty(part.values) for part in parts]
         return _combined(pl.concat_str(there, separator=self._between), parts)
 
     def missing(self, fields: Fields) -> str | None:
@@ -242,20 +220,13 @@ class _TextPattern(FieldReader):
         return self._part.missing(fields)
 
 
-class _Zoned(FieldReader):
-    def __init__(self, text: FieldReader, zone: FieldReader) -> None:
-        self._parts = text, zone
-
+class _Zoned(_OfParts):
     def find(self, fields: Fields, path: str) -> Any:
         text, zone = self._parts
         return _zoned(text.value(fields, path), zone.value(fields, path))
 
-    @property
-    def named(self) -> Sequence[NamedField]:
-        return _named(self._parts)
-
     def texts(self, records: RecordColumns) -> Texts:
-        text, zone = (part.texts(records) for part in self._parts)
+        text, zone = self._texts(records)
         name = zone.values.fill_null("").str.replace_all(ZONE_MARK, " ", literal=True)
         zoned = pl.concat_str(text.values, pl.lit(ZONE_MARK), name)
         return _combined(pl.when(text.values == "").then(text.values).otherwise(zoned), (text, zone))
@@ -278,10 +249,6 @@ class _Constant(FieldReader):
     def find(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
         return self._text
 
-    @property
-    def named(self) -> Sequence[NamedField]:
-        return ()
-
     def texts(self, records: RecordColumns) -> Texts:
         return Texts(pl.repeat(self._text, records.count, dtype=pl.String, eager=True))
 
@@ -294,10 +261,6 @@ class _FilePath(FieldReader):
     def find(self, fields: Fields, path: str) -> Any:  # noqa: ARG002
         return self._matched(path)
 
-    @property
-    def named(self) -> Sequence[NamedField]:
-        return ()
-
     def texts(self, records: RecordColumns) -> Texts:
         return Texts(records.paths.str.extract(self._pattern))
 
@@ -306,10 +269,6 @@ def _matched(pattern: str, text: str | None) -> str | None:
     """What the group of a pattern finds in a text."""
     found: str | None = pl.Series([text], dtype=pl.String).str.extract(pattern).item()
     return found
-
-
-def _named(parts: Iterable[FieldReader]) -> Sequence[NamedField]:
-    return [field for part in parts for field in part.named]
 
 
 def _combined(values: pl.Expr, parts: Iterable[Texts]) -> Texts:

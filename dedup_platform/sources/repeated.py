@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Generic, TypeVar
 
-__all__ = ["Repeated", "Values"]
+import polars as pl
+
+__all__ = ["Repeated", "Values", "repeated_each"]
 
 T = TypeVar("T")
 
@@ -25,3 +27,9 @@ class Repeated(Generic[T]):
 
 
 Values = Sequence[T] | Repeated[T]
+
+
+def repeated_each(values: pl.Series, counts: Sequence[int]) -> pl.Series:
+    """Each value as often as is said of it."""
+    times = pl.Series(counts, dtype=pl.Int64)
+    return pl.select(pl.lit(values).repeat_by(times).explode()).to_series()

@@ -11,7 +11,7 @@ import polars as pl
 from dedup_platform.sources.records import AMBIGUOUS, MALFORMED_RECORD, RejectedError
 from dedup_platform.sources.text.json_records import Number, canonical
 
-__all__ = ["ABSENT", "Texts", "any_of", "text_of", "texts_of"]
+__all__ = ["ABSENT", "Texts", "any_of", "no_texts", "not_empty", "text_of", "texts_of"]
 
 ABSENT = object()
 """The value of what is not there; null is there."""
@@ -55,3 +55,13 @@ def any_of(doubts: Iterable[pl.Series | None]) -> pl.Series | None:
     """The records that are in doubt for one reason or another."""
     different = {id(each): each for each in doubts if each is not None}
     return reduce(or_, different.values()) if different else None
+
+
+def no_texts(count: int) -> pl.Series:
+    """So many nulls."""
+    return pl.Series([None], dtype=pl.String).new_from_index(0, count)
+
+
+def not_empty(texts: pl.Series) -> pl.Expr:
+    """Texts, with null in the place of empty ones."""
+    return pl.when(texts != "").then(texts)

@@ -20,7 +20,7 @@ from dedup_platform.sources.text.blocks import as_texts, split_lines
 from dedup_platform.sources.text.csv_records import Columns, csv_content, csv_facts, header_of, parsed
 from dedup_platform.sources.text.expressions import Expressions
 from dedup_platform.sources.text.lines import Lines
-from dedup_platform.sources.texts import Texts
+from dedup_platform.sources.texts import Texts, no_texts
 from dedup_platform.stream.format import CsvFormat
 
 __all__ = ["CsvContents", "csv_batches"]
@@ -48,7 +48,7 @@ class CsvContents(Contents):
         places = Columns(self._header).content([_Place(number) for number in range(len(self._header or ()))])
         values = [] if isinstance(places, str) else [field.find(places, "") for field in fields]
         if not values or AMBIGUOUS in values:
-            nothing = pl.Series([None], dtype=pl.String).new_from_index(0, len(self))
+            nothing = no_texts(len(self))
             return [Texts(nothing, nothing.is_null())] * len(fields)
         return self._texts(values, len(self._header or ()))
 
@@ -76,7 +76,7 @@ class CsvContents(Contents):
             found[place] = expressions.add(f"({'' if is_taken else '?:'}{quoted})", _FIELD_STATES, int(is_taken))
         groups, is_line = expressions.groups(as_texts(self._payloads))
         in_doubt = None if is_line.all() else ~is_line
-        absent = pl.Series([None], dtype=pl.String).new_from_index(0, len(self))
+        absent = no_texts(len(self))
         return [
             Texts(_unquoted(groups[at[0]][at[1]]) if (at := found.get(each)) else absent, in_doubt) for each in values
         ]

@@ -22,6 +22,7 @@ from dedup_platform.sources.records import (
     damaged,
     oversized,
 )
+from dedup_platform.sources.text.blocks import is_text
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.stream.format import CsvFormat
 
@@ -112,12 +113,12 @@ def _rows(lines: Lines, delimiter: str) -> Iterator[tuple[bytes, _Row | None]]:
     final = False
     while not final:
         final = not _extend(waiting, blocks)
-        is_text = _is_text(b"".join(waiting))
+        are_texts = _is_text(b"".join(waiting))
         read = 0
         for end, payload, row in parsed(waiting, delimiter, final and not lines.damage):
             read = end
             if row != []:  # a blank line
-                yield payload, row if is_text or _is_text(payload) else None
+                yield payload, row if are_texts or _is_text(payload) else None
         waiting = waiting[read:]
     lines.rest = b"".join(waiting) + lines.rest
 
@@ -171,8 +172,4 @@ def _reader(lines: list[bytes], delimiter: str) -> Any:
 
 def _is_text(payload: bytes) -> bool:
     """Whether it is UTF-8 without NUL."""
-    try:
-        payload.decode()
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in payload
+    return b"\0" not in payload and is_text(payload)

@@ -19,7 +19,7 @@ import polars as pl
 from dedup_platform.sources.contents import NamedField
 from dedup_platform.sources.text.expressions import Expressions, Groups
 from dedup_platform.sources.text.json_records import canonical, json_content, json_value
-from dedup_platform.sources.texts import Texts
+from dedup_platform.sources.texts import Texts, no_texts
 
 __all__ = ["JsonShapes"]
 
@@ -177,12 +177,8 @@ class _Shape:
         """The texts of the fields in order, from what was found in records of this shape."""
         count = len(groups[0])
         texts = (self._texts(value, groups) for value in self._values)
-        none = pl.Series([None], dtype=pl.String)
         return pl.DataFrame(
-            [
-                (none.new_from_index(0, count) if each is None else each).alias(str(number))
-                for number, each in enumerate(texts)
-            ]
+            [(no_texts(count) if each is None else each).alias(str(number)) for number, each in enumerate(texts)]
         )
 
     def _texts(self, value: Any, groups: Groups) -> pl.Series | None:
