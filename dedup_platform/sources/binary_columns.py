@@ -4,8 +4,6 @@ Places, sizes and values are arrays of the same length, one element for each rec
 short or too long is told by the place after it: it lies behind the place where the record ends.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -28,13 +26,20 @@ _MOST_BYTES = 2**31 - 1 - 2 * _INLINE
 class EncodedBytes:
     """The bytes of some records, one behind the other; less than 2 GiB."""
 
-    def __init__(self, data: bytes | Sequence[bytes]) -> None:
-        # Bytes behind the end, so that what begins before it can be read there.
-        parts = (data,) if isinstance(data, bytes) else data
-        self._bytes = np.frombuffer(b"".join((*parts, bytes(2 * _INLINE))), np.uint8)
-        self.end = len(self._bytes) - 2 * _INLINE
+    def __init__(self, data: bytes | pa.Buffer) -> None:
+        self.end = memoryview(data).nbytes
         if self.end > _MOST_BYTES:
             raise ValueError(f"{self.end} bytes are more than can be read together")
+        # Bytes behind the end, so that what begins before it can be read there.
+        self._bytes = np.concatenate((np.frombuffer(data, np.uint8), np.zeros(2 * _INLINE, np.uint8)))
+
+    @classmethod
+    def of(cls, records: pl.Series) -> tuple["EncodedBytes", Places, Places]:
+        """The bytes of binary values without nulls, and where each value begins and ends."""
+        array = records.rechunk().to_arrow().cast(pa.large_binary())
+        _, offsets, data = array.buffers()
+        places = np.frombuffer(offsets, np.int64, len(array) + 1, 8 * array.offset)
+        return cls(data or b""), places[:-1], places[1:]
 
     def bytes_at(self, places: Places) -> npt.NDArray[np.uint8]:
         """The byte at each place, which may be up to the end."""

@@ -27,7 +27,7 @@ def varint(number: int) -> bytes:
 def test_numbers_are_those_that_are_read_one_by_one(numbers: list[int]) -> None:
     encoded = [varint(number) for number in numbers]
     places = np.cumsum([0, *map(len, encoded)])
-    read, after = EncodedBytes(encoded).varints(places[:-1])
+    read, after = EncodedBytes(b"".join(encoded)).varints(places[:-1])
     assert read.tolist() == numbers
     assert after.tolist() == places[1:].tolist()
     assert zigzags(read).tolist() == [zigzag(number) for number in numbers]
@@ -58,6 +58,13 @@ def test_slices_are_the_bytes_between(values: list[bytes]) -> None:
     assert slices.dtype == pl.Binary
     assert slices.to_list() == values
     assert slices.n_unique() == len(set(values))
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1), st.integers(0, 3))
+def test_series_are_their_values_one_behind_the_other(values: list[bytes], skipped: int) -> None:
+    records = pl.concat([pl.Series(values, dtype=pl.Binary), pl.Series(values, dtype=pl.Binary)])[skipped:]
+    data, begins, ends = EncodedBytes.of(records)
+    assert data.slices(begins, ends - begins).to_list() == records.to_list()
 
 
 def test_slices_outlive_the_bytes_that_they_are_of() -> None:
