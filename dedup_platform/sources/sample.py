@@ -181,7 +181,7 @@ def _end(path: FieldPath, record: Fields, maps_are_pairs: bool) -> str | None:
         inner = step_into(value, step, maps_are_pairs)
         if inner is ABSENT:
             there = text_of_steps(path.steps[:number]) or "the record"
-            return f"{there} has no {step!r}{_has(value)}"
+            return f"{there} has no {step!r}{_has(value)}{_no_path(path)}"
         if inner is None or inner is AMBIGUOUS:
             return _nothing_in(text_of_steps(path.steps[: number + 1]), inner)
         value = inner
@@ -192,6 +192,12 @@ def _nothing_in(there: str, value: Any) -> str | None:
     if value is AMBIGUOUS:
         return f"{there} is the name of more than one column"
     return f"{there} is {'null' if value is None else 'empty'}" if value in (None, "") else None
+
+
+def _no_path(path: FieldPath) -> str:
+    if path.not_a_step is None:
+        return ""
+    return f"; it is no path, as {path.not_a_step!r} in it is no step: .name, [0] or ['a name']"
 
 
 def _has(value: Any) -> str:

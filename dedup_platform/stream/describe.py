@@ -55,6 +55,8 @@ def _reason(details: ErrorDetails, part: type[BaseModel]) -> str:
         return f"must be a mapping; allowed keys: {', '.join(allowed)}{_got(value)}"
     if kind == "dict_type":
         return f"must be a mapping{_got(value)}"
+    if kind == "too_short":
+        return f"must have at least {details['ctx']['min_length']} in it{_got(value)}"
     if kind == "stream":
         return details["msg"]
     reason = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")

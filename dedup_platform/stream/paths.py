@@ -43,6 +43,16 @@ class FieldPath:
         return self.name if self.steps in ((), (self.name,)) else None
 
     @property
+    def not_a_step(self) -> str | None:
+        """Where a text that has dots or brackets and spells no path stops being one; None of paths and of plain names.
+
+        It is taken for a name, which is seldom what was meant.
+        """
+        if self.steps or self.name is None:
+            return None
+        return self.name[_steps_in(self.name)[1] :]
+
+    @property
     def top(self) -> str:
         """The field of the record itself that the value is in, if no field has the whole text for its name."""
         return str(self.steps[0]) if self.steps else self.text
@@ -88,16 +98,20 @@ def _is_step(step: Any) -> bool:
 
 def _steps_of(text: str) -> tuple[Step, ...]:
     """The steps of a text; none if it spells no path."""
-    rest = text if text.startswith("[") else f".{text}"
+    steps, end = _steps_in(text)
+    return tuple(steps) if end == len(text) else ()
+
+
+def _steps_in(text: str) -> tuple[list[Step], int]:
+    """The steps that a text spells, and where it goes on as something else: a path begins by a name."""
+    dots = 0 if text.startswith("[") else 1
+    rest = "." * dots + text
     steps: list[Step] = []
     at = 0
-    while at < len(rest):
-        found = _STEP.match(rest, at)
-        if found is None:
-            return ()
+    while (found := _STEP.match(rest, at)) and (steps or not found["place"]):
         steps.append(int(found["place"]) if found["place"] else found["single"] or found["double"] or found["name"])
         at = found.end()
-    return tuple(steps) if isinstance(steps[0], str) else ()
+    return steps, max(0, at - dots)
 
 
 def _spelled(step: Step) -> str:

@@ -30,6 +30,7 @@ FIELDS: dict[str, Any] = {
         "tags": "actor.tags.x",
         "deep": "id.x",
         "none": "event.id",
+        "back": "actor.tags[-1]",
         "empty": "actor.empty",
         "cut": {"pattern": "z(.)", "field": "id"},
         "seen": {"field": "id", "type": "timestamp"},
@@ -61,6 +62,13 @@ def test_field_by_field(tmp_path: Path) -> None:
         "tags": ("actor.tags.x", None, None, "actor.tags has no 'x'; it is a list of 1, from [0] on"),
         "deep": ("id.x", None, None, "id has no 'x'; it has no parts"),
         "none": ("event.id", None, None, "the record has no 'event'; it has: actor, id, at, zone"),
+        "back": (
+            "actor.tags[-1]",
+            None,
+            None,
+            "the record has no 'actor.tags[-1]'; it has: actor, id, at, zone; "
+            "it is no path, as '[-1]' in it is no step: .name, [0] or ['a name']",
+        ),
         "empty": ("actor.empty", "", None, "actor.empty is empty"),
         "cut": ("z(.) in id", None, None, "nothing is found by the pattern"),
         "seen": ("id", "e", None, "is no time of the format iso8601"),

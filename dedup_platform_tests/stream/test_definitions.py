@@ -101,7 +101,7 @@ def test_spellings_of_ids(tmp_path: Path, event_id: str, expected: Any) -> None:
         (
             "{first_of: [user.id, anonymous_id]}",
             "{first_of: []}",
-            "4: fields.entity_id.first_of: Tuple should have at ",
+            "4: fields.entity_id.first_of: must have at least 1 in it",
         ),
         (
             "{first_of: [user.id, anonymous_id]}",

@@ -163,7 +163,7 @@ def test_the_format_protobuf_needs_a_message(folder: Path) -> None:
 FILES: list[tuple[dict[str, Any], str]] = [
     ({"format": "csv", "csv": {"columns": ["user", "id"]}}, "'at' is no field of the records; allowed: user, id"),
     ({"format": "csv", "csv": {"columns": ["at", "at"]}}, "names one field twice"),
-    ({"format": "csv", "csv": {"columns": []}}, "at least 1 item"),
+    ({"format": "csv", "csv": {"columns": []}}, "must have at least 1 in it"),
     (
         {"format": "json", "json": {"records": "events"}},
         "json.records is for messages; for the lists in files write explode",

@@ -41,10 +41,31 @@ def test_texts_are_paths(text: str, steps: tuple[Step, ...]) -> None:
     assert field_path(steps).name is None
 
 
-@pytest.mark.parametrize("text", ["a..b", ".a", "a.", "[0]", "a[", "a[b]", "a[-1]", "a[0]b", "['a", "cs(User]", "a[٣]"])
-def test_a_text_that_spells_no_path_is_a_name(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "not_a_step"),
+    [
+        ("a..b", "..b"),
+        (".a", ".a"),
+        ("a.", "."),
+        ("[0]", "[0]"),
+        ("a[", "["),
+        ("a[b]", "[b]"),
+        ("a[-1].b", "[-1].b"),
+        ("a[0]b", "b"),
+        ("['a", "['a"),
+        ("cs(User]", "]"),
+        ("a[٣]", "[٣]"),
+    ],
+)
+def test_a_text_that_spells_no_path_is_a_name(text: str, not_a_step: str) -> None:
     assert field_path(text).steps == ()
     assert field_path(text).plain == text
+    assert field_path(text).not_a_step == not_a_step
+
+
+@pytest.mark.parametrize("spelling", ["a", "a b", "a.b", "['a.b']", ("a..b",)])
+def test_paths_and_plain_names_are_not_told_to_be_none(spelling: FieldSpelling) -> None:
+    assert field_path(spelling).not_a_step is None
 
 
 @pytest.mark.parametrize(
