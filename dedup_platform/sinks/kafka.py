@@ -125,7 +125,8 @@ class KafkaTopic:
                     producer.produce(topic, value, key, headers=headers if value is None else of_values)
                 except BufferError:
                     self._send(producer, topic, key, value, headers if value is None else of_values)
-            left.difference_update(key for key, _ in made if left)
+            if left:
+                left.difference_update(key for key, _ in made)
             producer.poll(0)
         for key, value in tombstones(sorted(left)):
             self._send(producer, topic, key, value, headers)
