@@ -17,7 +17,7 @@ from benchmarks.data import EVENT_COLUMNS, START, Events
 from benchmarks.figures import Figures
 from benchmarks.judge import DisagreementError, Judge
 from benchmarks.machine import about
-from benchmarks.measures import explain, publish, scale, tick
+from benchmarks.measures import explain, ingest, publish, scale, tick
 from benchmarks.options import parse
 from benchmarks.page import write_page
 from benchmarks.process import ContenderError, Contestant, Run
@@ -281,6 +281,32 @@ def test_feeds_and_sinks_are_measured_beside_the_least_that_can_be_done(tmp_path
     write_page(bench.figures, page)
     rows = sinks["Kafka"][OURS]["rows_a_second"]
     assert f"ours {rows:,}, ours (avro) " in page.read_text("utf-8")
+
+
+@pytest.mark.thorough
+def test_files_that_land_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest, "HOURS", 3)
+    said = "--measures ingest --events 4000 --days 3 --buckets 1 --runs 1 --memory 1g --folder"
+    options = parse([*said.split(), str(tmp_path)])
+    bench = Bench(options, Figures(tmp_path / "bench.json", options.described(), about()), Console(quiet=True))
+    ingest.measure(bench)
+    cases = {name.removeprefix("ingest: "): set(each) for name, each in bench.figures.measures.items()}
+    assert cases.pop("Protobuf, none, 32 files") == {OURS, NAIVE}, "DuckDB reads none"
+    others = [case for case, _ in ingest.cases(bench) if not case.startswith("Protobuf")]
+    assert cases == dict.fromkeys([*others, ingest.NOTHING], set(ingest.CONTENDERS))
+
+
+def test_records_that_differ_are_told(tmp_path: Path) -> None:
+    row = "SELECT 'e' AS entity_id, {id} AS event_id, now() AS event_time, now() AS arrival_time, 'p' AS page"
+    for name, event_id, places in (("a", "'1'", "1"), ("b", "'2'", "1"), ("c", "'1'", "2")):
+        rows = f"{row.format(id=event_id)}, 1.5 AS amount, 'x'::BLOB AS payload, 'f' AS source, 0 AS source_offset"
+        query(f"COPY (SELECT r.* FROM ({rows}) AS r, range({places})) TO '{tmp_path / name}.parquet' (FORMAT parquet)")
+    records = ingest.Records()
+    records.judge(OURS, [str(tmp_path / "a.parquet")], "parquet")
+    with pytest.raises(DisagreementError, match="DuckDB has .*, ours has"):
+        records.judge("DuckDB", [str(tmp_path / "b.parquet")], "parquet")
+    with pytest.raises(DisagreementError, match="2 records in 1 places"):
+        records.judge("DuckDB", [str(tmp_path / "c.parquet")], "parquet")
 
 
 @pytest.mark.thorough

@@ -51,7 +51,7 @@ def _measure(bench: Bench, case: str, landed: LandedFiles, method: str) -> None:
     able = [name for name in CONTENDERS if landed.format != "protobuf" or name != DUCKDB]
     runs: dict[str, list[Run]] = {name: [] for name in able if name in bench.options.contenders}
     tasks = {name: bench.task(name, sources, f"work/{NAME}") for name in runs}
-    judge, records = Judge(landed.events.events, WITHOUT_DETAILS), _Records()
+    judge, records = Judge(landed.events.events, WITHOUT_DETAILS), Records()
     with ExitStack() as stack:
         contestants = {}
         for name, task in tasks.items():
@@ -72,7 +72,7 @@ def _measure(bench: Bench, case: str, landed: LandedFiles, method: str) -> None:
         bench.forget(task)
 
 
-class _Records:
+class Records:
     """Holds the records that each contender wrote against those of the first."""
 
     def __init__(self) -> None:
