@@ -15,12 +15,12 @@ from dedup_platform.sources.repeated import Repeated, Values, repeated_each
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
 
-__all__ = ["Coordinate", "Delivered", "RawBatches", "RecordChunk"]
+__all__ = ["MAX_BYTES", "MAX_ROWS", "Coordinate", "Delivered", "RawBatches", "RecordChunk"]
 
 T = TypeVar("T")
 
-_MAX_ROWS = 32768
-_MAX_BYTES = 4 * 2**20
+MAX_ROWS = 32768
+MAX_BYTES = 4 * 2**20
 
 
 Coordinate = tuple[str, int, int, int]
@@ -39,7 +39,7 @@ class RecordChunk:
 
     payloads: Sequence[bytes | None] | pl.Series
     contents: Contents
-    contexts: Values[str]
+    contexts: Values[str] | pl.Series
     deliveries: Values[Delivery]
     sources: Values[str]
     partitions: Values[int]
@@ -63,7 +63,7 @@ class RawBatches:
         self.decoder = self._decoder.single
 
     def of(self, delivered: Iterable[Delivered | RecordChunk]) -> Iterator[pl.DataFrame]:
-        """Frames of `_MAX_ROWS` records or `_MAX_BYTES` of payloads; what exceeds that alone is one alone."""
+        """Frames of `MAX_ROWS` records or `MAX_BYTES` of payloads; what exceeds that alone is one alone."""
         rows = size = 0
         batch: list[RecordChunk] = []
         singles: list[Delivered] = []
@@ -79,7 +79,7 @@ class RawBatches:
                 singles.append(each)
                 rows += 1
                 size += len(each[0][0] or b"")
-            if size >= _MAX_BYTES or rows >= _MAX_ROWS:
+            if size >= MAX_BYTES or rows >= MAX_ROWS:
                 yield self._frame(batch, singles)
                 batch, singles, rows, size = [], [], 0, 0
         if rows:

@@ -129,7 +129,7 @@ class RecordColumns:
         return any_of(texts.in_doubt for texts in self._texts.values())
 
 
-Batch = tuple["Sequence[bytes] | pl.Series", Contents, Values[str]]
+Batch = tuple["Sequence[bytes] | pl.Series", Contents, "Values[str] | pl.Series"]
 """Payloads, contents and payload_contexts of some records that were read together, at least one."""
 
 

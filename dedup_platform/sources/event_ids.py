@@ -17,7 +17,7 @@ import polars as pl
 from dedup_platform.sources.field_values import FieldReader, field_reader
 from dedup_platform.sources.records import MISSING_EVENT_ID, Fields, RejectedError
 from dedup_platform.sources.text.json_records import canonical
-from dedup_platform.sources.texts import ABSENT, text_of
+from dedup_platform.sources.texts import ABSENT, quoted_texts, text_of
 from dedup_platform.stream import FieldHash, FieldId, FieldList
 from dedup_platform.stream.definitions import Definition
 from dedup_platform.stream.fields import EventId
@@ -25,7 +25,6 @@ from dedup_platform.stream.paths import field_path
 
 __all__ = ["event_id_reader", "id_fields", "id_readers", "ids_of"]
 
-_MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
 
 EventIdReader = Callable[[Fields, str], str]
 """From a record's fields and the path of its file to its event id."""
@@ -81,21 +80,14 @@ def id_readers(
 def ids_of(event_id: FieldList | FieldHash, fields: Sequence[tuple[str, pl.Series]]) -> pl.Series:
     """The ids of records from the texts of these fields; null where the record must be asked itself."""
     if isinstance(event_id, FieldList):
-        parts = [_quoted_texts(pl.select(pl.when(texts != "").then(texts)).to_series()) for _, texts in fields]
+        parts = [quoted_texts(pl.select(pl.when(texts != "").then(texts)).to_series()) for _, texts in fields]
         return _concatenated("[", *_between(parts, ","), "]")
     pairs = [
-        _concatenated(f"[{encode_basestring(name)},", _quoted_texts(texts), "]")
+        _concatenated(f"[{encode_basestring(name)},", quoted_texts(texts), "]")
         for name, texts in sorted(fields, key=itemgetter(0))
     ]
     written = _concatenated("[", *_between(pairs, ","), "]")
     return pl.Series([None if text is None else _hash_of(text) for text in written], dtype=pl.String)
-
-
-def _quoted_texts(texts: pl.Series) -> pl.Series:
-    """Each text as JSON."""
-    quoted = _concatenated('"', texts, '"')
-    odd = texts.str.contains(_MUST_BE_ESCAPED).fill_null(False).arg_true()
-    return quoted.scatter(odd, [encode_basestring(text) for text in texts[odd]]) if len(odd) else quoted
 
 
 def _between(parts: Sequence[pl.Series], text: str) -> Sequence[pl.Series | str]:

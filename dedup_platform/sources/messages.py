@@ -4,11 +4,16 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dedup_platform.sources.contents import Contents
+import polars as pl
+
+from dedup_platform.sources.contents import Batch, Contents, ListedContents
 from dedup_platform.sources.exploding import events_of, exploded
+from dedup_platform.sources.interleaved import interleaved
 from dedup_platform.sources.records import (
     DAMAGED_FILE,
     MALFORMED_RECORD,
+    MAX_RECORD_BYTES,
+    TOMBSTONE,
     UNKNOWN_SCHEMA,
     Content,
     Record,
@@ -18,8 +23,11 @@ from dedup_platform.sources.records import (
     undivided,
 )
 from dedup_platform.sources.registry import RegisteredSchema, registry_at
+from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.text.csv_records import COMMA, csv_content, csv_records
+from dedup_platform.sources.text.json_lines import JsonContents
 from dedup_platform.sources.text.json_records import json_content, json_value
+from dedup_platform.sources.text.json_shapes import JsonShapes
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.stream import FieldHash, Fields, Stream
 from dedup_platform.stream.format import CsvFormat, named_fields
@@ -31,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["MessageReader"]
 
 _HEADER_BYTES = 5
+_FEW = 200
+"""Reading so many messages of one schema alone costs no more than reading them together."""
 _KINDS = {"avro": "AVRO", "json": "JSON", "protobuf": "PROTOBUF"}
 
 
@@ -68,6 +78,33 @@ class MessageReader:
         except RejectedError:
             return None
         return (*found, context_text(**facts)) if found else None
+
+    @property
+    def tombstone(self) -> tuple[None, str, str]:
+        """The record of a message without a value."""
+        return None, TOMBSTONE, context_text(format=self._source.format)
+
+    def reads_together(self, count: int) -> bool:
+        """Whether so many messages had better be read together: each is one event, of a format that can be."""
+        return count >= _FEW and self._source.list_steps is None and self._source.format == "json"
+
+    def together(self, values: pl.Series) -> Batch:
+        """The one record of each of some messages (binary values, null for a tombstone), as `records` says it.
+
+        If the stream `reads_together`. SourceError as for `records`.
+        """
+        parts = [
+            (places, batch)
+            for places, header in self._alike(values)
+            if (batch := self._read_together(header, values[places].bin.slice(len(header))))
+        ]
+        is_read = pl.Series([False]).new_from_index(0, len(values))
+        for places, _ in parts:
+            is_read = is_read.scatter(places, True)
+        if not is_read.all():
+            alone = (~is_read).arg_true()
+            parts.append((alone, self._listed(values[alone])))
+        return interleaved(parts)
 
     def content(self, payload: bytes, context: dict[str, Any]) -> Content:
         """What a record of raw_events holds, from its payload and the facts of its payload_context.
@@ -118,6 +155,36 @@ class MessageReader:
         self._registered(facts["schema_id"])
         return value[_HEADER_BYTES:]
 
+    def _alike(self, values: pl.Series) -> Iterator[tuple[pl.Series, bytes]]:
+        """The places of messages that are long enough and not too long, by the header that they begin with."""
+        header = _HEADER_BYTES if self._source.registry else 0
+        fits = values.bin.size().is_between(header + 1, MAX_RECORD_BYTES).fill_null(False)
+        if not header:
+            yield fits.arg_true(), b""
+            return
+        headers = values.bin.head(header)
+        for found, count in headers.filter(fits).value_counts().iter_rows():
+            if count >= _FEW:
+                yield (fits & (headers == pl.Series([found]))).arg_true(), found
+
+    def _read_together(self, header: bytes, payloads: pl.Series) -> Batch | None:
+        """The records of messages that begin with one header, by what follows it; None if each is read alone."""
+        if len(payloads) < _FEW:
+            return None
+        facts: dict[str, Any] = {"format": self._source.format}
+        try:
+            if header:
+                self._body(header, facts)
+        except RejectedError:
+            return None
+        return payloads, JsonContents(payloads, self._shapes), Repeated(context_text(**facts), len(payloads))
+
+    def _listed(self, values: pl.Series) -> Batch:
+        """The records of messages that are one event each, read one by one."""
+        records = (iter([self.tombstone]) if value is None else self.records(value) for value in values)
+        payloads, contents, contexts = zip(*(record for each in records for record in each), strict=True)
+        return payloads, ListedContents(contents), contexts
+
     def _registered(self, schema_id: int) -> RegisteredSchema:
         registry = self._source.registry
         if registry is None or schema_id in self._unknown:
@@ -148,6 +215,10 @@ class MessageReader:
             return self._avro.content(payload, context.get("schema_id"))
         except RejectedError as rejected:
             return rejected.reason
+
+    @cached_property
+    def _shapes(self) -> JsonShapes:
+        return JsonShapes()
 
     # Only streams of these formats load the libraries behind them.
     @cached_property

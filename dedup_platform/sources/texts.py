@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from json.encoder import encode_basestring
 from operator import or_
 from typing import Any
 
@@ -11,7 +12,9 @@ import polars as pl
 from dedup_platform.sources.records import AMBIGUOUS, MALFORMED_RECORD, RejectedError
 from dedup_platform.sources.text.json_records import Number, canonical
 
-__all__ = ["ABSENT", "Texts", "any_of", "no_texts", "not_empty", "text_of", "texts_of"]
+__all__ = ["ABSENT", "Texts", "any_of", "no_texts", "not_empty", "quoted_texts", "text_of", "texts_of"]
+
+_MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
 
 ABSENT = object()
 """The value of what is not there; null is there."""
@@ -65,3 +68,10 @@ def no_texts(count: int) -> pl.Series:
 def not_empty(texts: pl.Series) -> pl.Expr:
     """Texts, with null in the place of empty ones."""
     return pl.when(texts != "").then(texts)
+
+
+def quoted_texts(texts: pl.Series) -> pl.Series:
+    """Each text as JSON; null for null."""
+    quoted = pl.select(pl.concat_str(pl.lit('"'), pl.lit(texts), pl.lit('"'))).to_series()
+    odd = texts.str.contains(_MUST_BE_ESCAPED).fill_null(False).arg_true()
+    return quoted.scatter(odd, [encode_basestring(text) for text in texts[odd]]) if len(odd) else quoted

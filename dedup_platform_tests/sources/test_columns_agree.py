@@ -121,7 +121,7 @@ def assert_same_rows(stream: Stream, path: Path, content: bytes) -> None:
     alone = list(rows_one_by_one(stream, file))
     names = [*alone[0]] if alone else []
     for row, expected in zip(together, alone, strict=False):
-        assert repr({name: _plain(row[name]) for name in names}) == repr({**expected, **_as_stored(expected)})
+        assert repr({name: plain(row[name]) for name in names}) == repr({**expected, **as_stored(expected)})
     assert len(together) == len(alone)
 
 
@@ -141,12 +141,12 @@ def rows_one_by_one(stream: Stream, file: SourceFile) -> Iterator[dict[str, Any]
         }
 
 
-def _as_stored(row: dict[str, Any]) -> dict[str, Any]:
+def as_stored(row: dict[str, Any]) -> dict[str, Any]:
     """Its decimals as columns have them: without a minus before zero."""
     return {name: value + 0 for name, value in row.items() if isinstance(value, Decimal)}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return microseconds(value)
     return value.toordinal() - date(1970, 1, 1).toordinal() if isinstance(value, date) else value

@@ -10,29 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
-from confluent_kafka import (
-    TIMESTAMP_CREATE_TIME,
-    TIMESTAMP_LOG_APPEND_TIME,
-    Consumer,
-    KafkaError,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from dedup_platform.errors import SourceError
-from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk
-from dedup_platform.sources.decoding import CREATE_TIME, EventDecoder
+from dedup_platform.sources.batches import MAX_BYTES, MAX_ROWS, RawBatches
 from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, described, failures_named, properties
+from dedup_platform.sources.kafka.deliveries import MessageDeliveries, offset_of
 from dedup_platform.sources.kafka.positions import Place
-from dedup_platform.sources.messages import MessageReader
-from dedup_platform.sources.records import TOMBSTONE, context_text, encoded
-from dedup_platform.sources.repeated import Repeated
 from dedup_platform.stream import KafkaSource, Stream
 
 __all__ = ["Range", "messages_of", "read_ranges"]
 
 _MESSAGES_AT_ONCE = 10_000
-_MICROSECONDS = 1000  # in a millisecond
 
 
 @dataclass(frozen=True)
@@ -58,9 +47,13 @@ def read_ranges(
     Whatever a message holds becomes rows, rejected ones if need be. SourceError if the brokers stay away, or an offset
     is gone.
     """
-    batches = RawBatches(stream)
+    source, batches = stream.kafka, RawBatches(stream)
+    deliveries = MessageDeliveries(stream, batches.decoder)
     yield from batches.of(
-        delivered for range_ in tasks[number] for delivered in _delivered(stream, options, range_, batches.decoder)
+        delivered
+        for range_ in tasks[number]
+        for messages in _portions(messages_of(source, options, range_))
+        for delivered in deliveries.of(messages, range_.start.source(source.topic), range_.partition)
     )
 
 
@@ -97,7 +90,7 @@ def _until_end(source: KafkaSource, consumer: Consumer, range_: Range) -> Iterat
         for message in [first, *consumer.consume(_MESSAGES_AT_ONCE, 0.0)] if first else []:
             if (error := message.error()) and error.code() != KafkaError._PARTITION_EOF:
                 raise SourceError(described(source), _lost(error, range_))
-            if (offset := _offset(message)) >= range_.end:
+            if (offset := offset_of(message)) >= range_.end:
                 return
             if error:
                 # A new leader may not know yet what was committed when the range was chosen.
@@ -118,65 +111,21 @@ def _silence(range_: Range, ended_at: int | None) -> str:
     return f"{range_}: {ends}, and nothing more came for {SECONDS_TO_ANSWER:.0f} s"
 
 
-def _offset(message: Message) -> int:
-    offset = message.offset()
-    assert offset is not None, "a message that was read, and the end of a partition, have an offset"
-    return offset
-
-
 def _lost(error: KafkaError, range_: Range) -> str:
     if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
         return f"partition {range_.partition}: offset {range_.start.offset} is gone"
     return f"partition {range_.partition}: {error.str()}"
 
 
-def _delivered(
-    stream: Stream, options: Mapping[str, str], range_: Range, decoder: EventDecoder
-) -> Iterator[Delivered | RecordChunk]:
-    source = stream.kafka
-    reader = MessageReader(stream)
-    name = range_.start.source(source.topic)
-    for message in messages_of(source, options, range_):
-        kind, milliseconds = message.timestamp()
-        facts = _facts(message, kind)
-        has_append_time = kind == TIMESTAMP_LOG_APPEND_TIME
-        delivery = decoder.message_delivery(milliseconds * _MICROSECONDS, source.format, has_append_time)
-        value, offset = message.value(), _offset(message)
-        if value is not None and (batch := reader.batch(value)):
-            payloads, contents, context = batch
-            count = len(payloads)
-            yield RecordChunk(
-                payloads,
-                contents,
-                contexts=Repeated(_joined(context, facts), count),
-                deliveries=Repeated(delivery, count),
-                sources=Repeated(name, count),
-                partitions=Repeated(range_.partition, count),
-                offsets=Repeated(offset, count),
-                indexes=range(count),
-            )
-            continue
-        records = [_tombstone(source)] if value is None else reader.records(value)
-        for index, (payload, content, context) in enumerate(records):
-            yield (payload, content, _joined(context, facts)), delivery, (name, range_.partition, offset, index)
-
-
-def _tombstone(source: KafkaSource) -> tuple[None, str, str]:
-    return None, TOMBSTONE, context_text(format=source.format)
-
-
-def _facts(message: Message, kind: int) -> str:
-    """What a message tells beside its value, as the inside of a JSON object."""
-    facts: dict[str, Any] = {}
-    if (key := message.key()) is not None:
-        try:
-            facts["key"] = key.decode()
-        except UnicodeDecodeError:
-            facts["key_hex"] = key.hex()
-    if kind == TIMESTAMP_CREATE_TIME:
-        facts[CREATE_TIME] = True
-    return encoded(facts)[1:-1] if facts else ""
-
-
-def _joined(context: str, facts: str) -> str:
-    return f"{context[:-1]},{facts}}}" if facts else context
+def _portions(messages: Iterator[Message]) -> Iterator[list[Message]]:
+    """As many messages as make a frame of rows, if each is one of them."""
+    portion: list[Message] = []
+    size = 0
+    for message in messages:
+        portion.append(message)
+        size += len(message.value() or b"")
+        if size >= MAX_BYTES or len(portion) >= MAX_ROWS:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion

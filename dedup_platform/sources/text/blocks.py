@@ -15,11 +15,11 @@ def split_lines(block: bytes) -> pl.Series:
 
 
 def as_texts(lines: pl.Series) -> pl.Series:
-    """Binary values as texts; null where one is no UTF-8."""
+    """Binary values as texts; null where one is no UTF-8, or null."""
     try:
         return lines.cast(pl.String)
     except pl.exceptions.ComputeError:
-        known = [line if is_text(line) else None for line in lines]
+        known = [line if line is not None and is_text(line) else None for line in lines]
         return pl.Series(known, dtype=pl.Binary).cast(pl.String)
 
 

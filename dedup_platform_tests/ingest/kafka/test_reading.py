@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError
 
 from dedup_platform.errors import SourceError
 from dedup_platform.sources.kafka import Place, Range, reading
+from dedup_platform.sources.kafka.deliveries import offset_of
 from dedup_platform.stream import KafkaSource
 
 SOURCE = KafkaSource.model_validate({"kind": "kafka", "brokers": "127.0.0.1:9092", "topic": "clicks", "format": "json"})
@@ -61,7 +62,7 @@ def offsets_read(monkeypatch: pytest.MonkeyPatch, *told: Told) -> list[int]:
     monkeypatch.setattr(reading, "Consumer", lambda _: Consumer(list(told)))
     # Each look at the clock is a second later.
     monkeypatch.setattr(time, "monotonic", count().__next__)
-    return [reading._offset(message) for message in reading.messages_of(SOURCE, {}, RANGE)]
+    return [offset_of(message) for message in reading.messages_of(SOURCE, {}, RANGE)]
 
 
 def test_a_partition_that_ends_early_for_a_while_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
