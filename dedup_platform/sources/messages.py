@@ -86,7 +86,7 @@ class MessageReader:
 
     def reads_together(self, count: int) -> bool:
         """Whether so many messages had better be read together: each is one event, of a format that can be."""
-        return count >= _FEW and self._source.list_steps is None and self._source.format == "json"
+        return count >= _FEW and self._source.list_steps is None and self._source.format in ("avro", "json")
 
     def together(self, values: pl.Series) -> Batch:
         """The one record of each of some messages (binary values, null for a tombstone), as `records` says it.
@@ -175,9 +175,15 @@ class MessageReader:
         try:
             if header:
                 self._body(header, facts)
+            contents = self._contents(payloads, facts.get("schema_id"))
         except RejectedError:
             return None
-        return payloads, JsonContents(payloads, self._shapes), Repeated(context_text(**facts), len(payloads))
+        return payloads, contents, Repeated(context_text(**facts), len(payloads))
+
+    def _contents(self, payloads: pl.Series, schema_id: int | None) -> Contents:
+        if self._source.format == "json":
+            return JsonContents(payloads, self._shapes)
+        return self._avro.contents(payloads, schema_id)
 
     def _listed(self, values: pl.Series) -> Batch:
         """The records of messages that are one event each, read one by one."""

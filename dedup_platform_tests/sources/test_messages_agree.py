@@ -10,12 +10,14 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
 from dedup_platform.sources import messages as reading
+from dedup_platform.sources.avro import walks
 from dedup_platform.sources.batches import RawBatches
 from dedup_platform.sources.kafka.deliveries import MessageDeliveries
 from dedup_platform.sources.records import MAX_RECORD_BYTES
 from dedup_platform.sources.text import json_shapes
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream
+from dedup_platform_tests.sources.hostile_avro import Data, click_schema, paths_in
 from dedup_platform_tests.sources.hostile_records import json_file
 from dedup_platform_tests.sources.registries import Registry, schema_registry
 from dedup_platform_tests.sources.test_columns_agree import STREAMS, as_stored, plain
@@ -122,6 +124,84 @@ def test_json(said: str, has_registry: bool, registry: Registry, thorough: bool)
                 for value in values
             ]
         assert_same_rows(stream, messages_of(random, among_others(random, values, random.choice([0, 0.02, 0.3]))))
+
+
+@pytest.mark.parametrize("kind", ["a file", "a registry", "both"])
+@pytest.mark.parametrize("few", [1, 8])
+def test_avro(
+    kind: str, few: int, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, thorough: bool
+) -> None:
+    monkeypatch.setattr(walks, "_FEW", few)
+    monkeypatch.setattr(walks, "_MOST_ITEMS", 12)
+    for seed in range(250 if thorough else 6):
+        random = Random(f"{kind} {seed} {few}")
+        schemas = [click_schema(random) for _ in range(2)]
+        share = random.choice([0, 0.01, 0.03, 0.2])
+        values = Data(random, schemas[0], share).some(120)
+        source: dict[str, Any] = {}
+        known = schemas[0]
+        if kind != "a registry":
+            known = resolving(random, known) if kind == "both" else known
+            (tmp_path / "click.avsc").write_text(json.dumps(known))
+            source["avro"] = {"schema": "click.avsc"}
+        if kind != "a file":
+            schema_ids = [registered(registry, schema) for schema in schemas]
+            values = [header_of(random, schema_ids[0], share) + value for value in values]
+            values += [
+                header_of(random, schema_ids[1], share) + value for value in Data(random, schemas[1], share).some(60)
+            ]
+            random.shuffle(values)
+            source["registry"] = {"url": registry.url}
+        stream = topic_stream("avro", tmp_path, avro_fields(random, known), **source)
+        assert_same_rows(stream, messages_of(random, among_others(random, values, random.choice([0, 0.02, 0.3]))))
+
+
+def registered(registry: Registry, schema: dict[str, Any]) -> int:
+    """The id of a schema that is registered from now on."""
+    schema_id = 1000 + len(registry.answers)
+    registry.add(schema_id, json.dumps(schema))
+    return schema_id
+
+
+def header_of(random: Random, schema_id: int, share_of_odd: float) -> bytes:
+    """What a message of a registered schema begins with, or of one that is not."""
+    if random.random() > share_of_odd / 4:
+        return b"\0" + schema_id.to_bytes(4)
+    return random.choice([b"\1", b"\0" + (2**31).to_bytes(4), b""])
+
+
+def resolving(random: Random, schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema that reads what another one wrote: it may know fields by other names, less of them, and more."""
+    fields = list(schema["fields"])
+    while fields[-1]["name"] not in ("user", "id", "at") and random.random() < 0.5:
+        fields.pop()  # those before it do not use its types
+    fields = [
+        {**field, "name": "n_" + field["name"], "aliases": [field["name"]]} if field["name"] == "f1" else field
+        for field in fields
+    ]
+    more = [
+        {"name": "more", "type": "double", "default": 1.5},
+        {"name": "list", "type": {"type": "array", "items": "int"}, "default": [1]},
+    ]
+    return schema | {"fields": [*fields, *random.sample(more, random.randint(0, 2))]}
+
+
+def avro_fields(random: Random, schema: dict[str, Any]) -> dict[str, Any]:
+    """What a stream file says of records of a schema."""
+    paths = list(paths_in(schema, wholes=random.random() < 0.2))
+    others = ["long", "double", "timestamp", "boolean", "decimal(10,2)"]
+    attributes = {
+        f"a{number}": {
+            "field": path,
+            "type": random.choice(["string", *random.sample(others, 1 if number == 0 else 0)]),
+        }
+        for number, path in enumerate(random.sample(paths, min(len(paths), random.randint(0, 6))))
+    }
+    event_id = random.choice(["id", "id", ["id", "user"], {"hash": "*"}, {"hash": ["id", "at"]}])
+    return {
+        "fields": {"event_id": event_id, "attributes": attributes},
+        "missing_entity": random.choice(["keep", "reject"]),
+    }
 
 
 def test_of_messages_without_keys_some_may_tell_another_kind_of_time() -> None:

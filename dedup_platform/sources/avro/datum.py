@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from dedup_platform.sources.avro.logical_types import logical_type
 from dedup_platform.sources.pieces import read_varint, zigzag
 from dedup_platform.sources.records import MAX_RECORD_BYTES
 from dedup_platform.sources.text.canonical_text import (
@@ -33,7 +34,6 @@ DatumReader = Callable[[bytes, int], tuple[dict[str, Any], int]]
 
 _FLOAT = struct.Struct("<f")
 _DOUBLE = struct.Struct("<d")
-_TICKS = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
 
 
 class MalformedDatumError(Exception):
@@ -234,23 +234,21 @@ _PRIMITIVES: dict[str, Read] = {
 
 
 def _logical(schema: Mapping[str, Any]) -> Read | None:
-    """The reader of a logical type; None where it is unknown, or not what Avro lets stand on this type."""
-    logical, kind = str(schema.get("logicalType")), schema["type"]
-    name, _, unit = logical.rpartition("-")
-    if name in ("timestamp", "local-timestamp") and unit in _TICKS and kind == "long":
-        zone = "Z" if name == "timestamp" else ""
-        return _as_text(_long, lambda ticks: timestamp_text(ticks, _TICKS[unit], zone))
-    if name == "time" and unit in ("millis", "micros") and kind == {"millis": "int", "micros": "long"}[unit]:
-        return _as_text(_long, lambda ticks: time_text(ticks, _TICKS[unit]))
-    if logical == "date" and kind == "int":
-        return _as_text(_long, date_text)
-    if logical == "uuid" and kind == "fixed" and schema["size"] == 16:
-        return _fixed(16, lambda value: str(UUID(bytes=value)))
-    if logical == "decimal" and kind in ("bytes", "fixed"):
-        scale = int(schema.get("scale", 0))
+    logical = logical_type(schema)
+    if logical is None:
+        return None
+    ticks, scale = logical.ticks, logical.scale
+    match logical.name:
+        case "timestamp":
+            return _as_text(_long, lambda value: timestamp_text(value, ticks, logical.zone))
+        case "time":
+            return _as_text(_long, lambda value: time_text(value, ticks))
+        case "date":
+            return _as_text(_long, date_text)
+        case "uuid":
+            return _fixed(16, lambda value: str(UUID(bytes=value)))
 
-        def text_of(value: bytes) -> str:
-            return decimal_text(int.from_bytes(value, signed=True), scale)
+    def text_of(value: bytes) -> str:
+        return decimal_text(int.from_bytes(value, signed=True), scale)
 
-        return _as_text(_bytes, text_of) if kind == "bytes" else _fixed(schema["size"], text_of)
-    return None
+    return _as_text(_bytes, text_of) if schema["type"] == "bytes" else _fixed(schema["size"], text_of)

@@ -4,9 +4,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dedup_platform.sources.avro.datum import DatumReader, MalformedDatumError, datum_reader
+import polars as pl
+
+from dedup_platform.sources.avro.contents import Resolution, SchemaReader
+from dedup_platform.sources.contents import Contents
 from dedup_platform.sources.records import (
-    MALFORMED_RECORD,
     UNKNOWN_SCHEMA,
     Content,
     Record,
@@ -29,7 +31,7 @@ class AvroMessages:
     def __init__(self, avro: AvroFormat | None, registered: Callable[[int], RegisteredSchema]) -> None:
         self._schema = avro_record(avro.schema_file.content) if avro else None
         self._registered = registered
-        self._readers: dict[int | None, DatumReader] = {}
+        self._readers: dict[int | None, SchemaReader] = {}
 
     def records(self, body: bytes, facts: dict[str, Any]) -> Iterator[Record]:
         """The one record of a message."""
@@ -38,50 +40,46 @@ class AvroMessages:
 
     def content(self, payload: bytes, schema_id: int | None) -> Content:
         """The fields of one datum, which fills the payload. RejectedError if its schema cannot be used."""
-        read = self._readers.get(schema_id) or self._readers.setdefault(schema_id, self._reader(schema_id))
-        try:
-            fields, end = read(payload, 0)
-        except MalformedDatumError:
-            return MALFORMED_RECORD
-        return fields if end == len(payload) else MALFORMED_RECORD
+        return self._reader(schema_id).content(payload)
 
-    def _reader(self, schema_id: int | None) -> DatumReader:
+    def contents(self, payloads: pl.Series, schema_id: int | None) -> Contents:
+        """The same of many, each a binary value."""
+        return self._reader(schema_id).contents(payloads)
+
+    def _reader(self, schema_id: int | None) -> SchemaReader:
+        return self._readers.get(schema_id) or self._readers.setdefault(schema_id, self._made(schema_id))
+
+    def _made(self, schema_id: int | None) -> SchemaReader:
         if schema_id is None:
             if self._schema is None:
                 raise RejectedError(UNKNOWN_SCHEMA)
-            return datum_reader(self._schema)
+            return SchemaReader(self._schema, None)
         writers = self._registered(schema_id)
         try:
             written = avro_record(writers.text.encode(), *(text.encode() for _, text in writers.references))
         except ValueError:
             raise RejectedError(UNKNOWN_SCHEMA) from None
-        return _resolved(written, self._schema) if self._schema else datum_reader(written)
+        return SchemaReader(written, _resolution(written, self._schema) if self._schema else None)
 
 
-def _resolved(written: Mapping[str, Any], schema: Mapping[str, Any]) -> DatumReader:
-    """Reads what was written as one schema into the fields of another: by names and aliases, with its defaults.
+def _resolution(written: Mapping[str, Any], schema: Mapping[str, Any]) -> Resolution:
+    """How what was written as one schema becomes the fields of another: by names and aliases, with its defaults.
 
     Values keep the texts that they were written as, whatever the two schemas say of their types: a stream's columns
     have types of their own.
     """
     names = {field["name"] for field in written["fields"]}
-    sources: list[tuple[str, str]] = []
+    sources: dict[str, str] = {}
     defaults: dict[str, Any] = {}
     for field in schema["fields"]:
         source = next((name for name in (field["name"], *field.get("aliases", ())) if name in names), None)
         if source:
-            sources.append((field["name"], source))
+            sources[field["name"]] = source
         elif "default" in field:
             defaults[field["name"]] = _value(field["default"])
         else:
             raise RejectedError(UNKNOWN_SCHEMA)
-    read_written = datum_reader(written)
-
-    def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
-        fields, end = read_written(data, at)
-        return {**{name: fields[source] for name, source in sources}, **defaults}, end
-
-    return read
+    return Resolution(sources, defaults)
 
 
 def _value(default: Any) -> Any:
