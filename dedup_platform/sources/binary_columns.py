@@ -41,7 +41,7 @@ class EncodedBytes:
         places = np.frombuffer(offsets, np.int64, len(array) + 1, 8 * array.offset)
         return cls(data or b""), places[:-1], places[1:]
 
-    def bytes_at(self, places: Places) -> npt.NDArray[np.uint8]:
+    def bytes_at(self, places: Places | slice) -> npt.NDArray[np.uint8]:
         """The byte at each place, which may be up to the end."""
         return self._bytes[places]
 

@@ -73,7 +73,7 @@ class EventDecoder:
         time = time_field_reader(fields.event_time, file_format)
         self._time = time.value
         self._read_time = time_reader(fields.event_time.format, fields.event_time.timezone)
-        self._messages = MessageReader(stream)
+        self.messages = MessageReader(stream)
         ids = (field_reader(field, file_format) for field in id_fields(fields.event_id))
         self._columns = (entity, *ids, time)
         self._arrival = stream.arrival_time
@@ -123,7 +123,7 @@ class EventDecoder:
             delivery = self.message_delivery(delivery.arrival, context["format"], has_append_time=False)
         if is_arrival_fixed:
             delivery = replace(delivery, arrival=microseconds(modified), is_arrival_known=True, is_arrival_fixed=True)
-        content = TOMBSTONE if payload is None else self._messages.content(payload, context)
+        content = TOMBSTONE if payload is None else self.messages.content(payload, context)
         return content, delivery
 
     def decode(self, content: Content, delivery: Delivery) -> Row:

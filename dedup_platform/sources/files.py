@@ -135,7 +135,7 @@ def _records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Record]:
 
         return avro_records(content, path)
     if source.format == "protobuf":
-        from dedup_platform.sources.protobuf.records import delimited_messages
+        from dedup_platform.sources.protobuf.files import delimited_messages
 
         return delimited_messages(content, path, MessageReader(stream).records)
     lines = Lines(decompressed(content, path))
@@ -176,7 +176,7 @@ def _delivered(
 ) -> Iterator[Delivered | RecordChunk]:
     delivery = decoder.delivery(file.path, file.modified, stream.source.format)
     with _content_of(stream, file, s3) as content:
-        batches = _batches(stream, content, file.path, shapes)
+        batches = _batches(stream, content, file.path, decoder.messages, shapes)
         if batches is None:
             for record, number, index in placed_records(stream, content, file.path):
                 yield record, delivery, (file.path, generation, number, index)
@@ -197,7 +197,9 @@ def _delivered(
             first += count
 
 
-def _batches(stream: Stream, content: BinaryIO, path: str, shapes: JsonShapes) -> Iterator[Batch] | None:
+def _batches(
+    stream: Stream, content: BinaryIO, path: str, messages: MessageReader, shapes: JsonShapes
+) -> Iterator[Batch] | None:
     """The records of one file, those together that were read together; None where they are read one by one."""
     if stream.source.explode:
         return None
@@ -208,6 +210,8 @@ def _batches(stream: Stream, content: BinaryIO, path: str, shapes: JsonShapes) -
             return json_batches(Lines(decompressed(content, path)), shapes)
         case "csv":
             return csv_batches(Lines(decompressed(content, path)), stream.source.csv)
+        case "protobuf":
+            return messages.delimited(content, path)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import polars as pl
 
@@ -64,12 +64,12 @@ class MessageReader:
         except RejectedError as rejected:
             yield undivided(value, rejected.reason, **facts)
 
-    def batch(self, value: bytes) -> tuple[Sequence[bytes], Contents, str] | None:
+    def batch(self, value: bytes) -> tuple[pl.Series, Contents, str] | None:
         """Payloads and contents of a message whose records can be read together, and the payload_context of each.
 
         None if it takes `records`, which says the same of such a message. SourceError as for that.
         """
-        if self._source.format != "protobuf" or not self._protobuf.reads_columns:
+        if self._source.format != "protobuf" or not self._protobuf.hold_batches:
             return None
         facts: dict[str, Any] = {"format": self._source.format}
         try:
@@ -105,6 +105,12 @@ class MessageReader:
             alone = (~is_read).arg_true()
             parts.append((alone, self._listed(values[alone])))
         return interleaved(parts)
+
+    def delimited(self, file: BinaryIO, name: str) -> Iterator[Batch]:
+        """The records of one open file of Protobuf messages, those together that were read together."""
+        from dedup_platform.sources.protobuf.files import delimited_batches
+
+        return delimited_batches(file, name, self._protobuf, self.records)
 
     def content(self, payload: bytes, context: dict[str, Any]) -> Content:
         """What a record of raw_events holds, from its payload and the facts of its payload_context.

@@ -1,14 +1,15 @@
 """A file's content taken piece by piece, where each piece tells how long the next one is."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from dedup_platform.sources.compression import DamageError
 
-__all__ = ["MAX_PIECE_BYTES", "Pieces", "read_varint", "zigzag"]
+__all__ = ["MAX_PIECE_BYTES", "VARINT_BYTES", "Pieces", "read_varint", "zigzag"]
 
 # A piece is in memory as a whole. Writers of Avro end a block after 16 to 64 KB, a message has an end anyway.
 MAX_PIECE_BYTES = 256 * 2**20
-_VARINT_BYTES = 10
+VARINT_BYTES = 10
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
@@ -20,7 +21,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     if byte < 0x80:
         return byte, at + 1
     number, shift = byte & 0x7F, 7
-    while byte >= 0x80 and shift < 7 * _VARINT_BYTES:
+    while byte >= 0x80 and shift < 7 * VARINT_BYTES:
         at += 1
         byte = data[at]
         number |= (byte & 0x7F) << shift
@@ -43,7 +44,9 @@ class Pieces:
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
+        self._damage: DamageError | None = None
         self._waiting = b""
+        self._at = 0
         self._place = 0
         self.rest = b""
         """What was taken and could not be understood, for whoever takes it to set."""
@@ -53,26 +56,32 @@ class Pieces:
         """Whether nothing is left."""
         return not self._has(1)
 
+    def ahead(self, size: int) -> bytes:
+        """What comes next, at most so many bytes, and less only before the end or damage. It is not taken."""
+        with suppress(DamageError):
+            self._has(size)
+        return self._waiting[self._at : self._at + size]
+
     def take(self, size: int) -> bytes:
         """The next so many bytes."""
         if not 0 <= size <= MAX_PIECE_BYTES:
             raise self.damage(f"a part of it cannot have {size} bytes")
         if not self._has(size):
-            self.rest = self._waiting
+            self.rest = self._waiting[self._at :]
             raise self.damage("it ends too early")
-        taken, self._waiting = self._waiting[:size], self._waiting[size:]
+        begin, self._at = self._at, self._at + size
         self._place += size
-        return taken
+        return self._waiting[begin : self._at]
 
     def take_varint(self) -> int:
         """The number that comes next."""
-        self._has(_VARINT_BYTES)
+        self._has(VARINT_BYTES)
         try:
-            number, size = read_varint(self._waiting, 0)
+            number, end = read_varint(self._waiting, self._at)
         except (IndexError, ValueError):
-            self.rest = self._waiting[:_VARINT_BYTES]
+            self.rest = self._waiting[self._at : self._at + VARINT_BYTES]
             raise self.damage("a number is cut short or too long") from None
-        self.take(size)
+        self.take(end - self._at)
         return number
 
     def damage(self, reason: str) -> DamageError:
@@ -80,9 +89,19 @@ class Pieces:
         return DamageError(f"at byte {self._place} of its content: {reason}", None)
 
     def _has(self, size: int) -> bool:
-        parts, length = [self._waiting], len(self._waiting)
-        while length < size and (chunk := next(self._chunks, None)) is not None:
-            parts.append(chunk)
-            length += len(chunk)
-        self._waiting = b"".join(parts)
+        length = len(self._waiting) - self._at
+        if length >= size:
+            return True
+        if self._damage:
+            raise self._damage
+        parts = [self._waiting[self._at :]]
+        try:
+            while length < size and (chunk := next(self._chunks, None)) is not None:
+                parts.append(chunk)
+                length += len(chunk)
+        except DamageError as damage:
+            self._damage = damage
+            raise
+        finally:
+            self._waiting, self._at = b"".join(parts), 0
         return length >= size

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 from dedup_platform.sources.files import list_files, records_of
 from dedup_platform.sources.messages import MessageReader
-from dedup_platform.sources.protobuf.records import delimited_messages
+from dedup_platform.sources.protobuf.files import delimited_messages
 from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD
 from dedup_platform.sources.text.json_records import Number, canonical, json_content
 from dedup_platform.stream import Stream

@@ -8,16 +8,16 @@ that are set, by the names of the schema. A field that is not set is null if Pro
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
-from operator import attrgetter
-from typing import Any, BinaryIO
+from typing import Any
 
+import polars as pl
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from dedup_platform.sources.compression import DamageError, decompressed
-from dedup_platform.sources.contents import ColumnContents, Contents
-from dedup_platform.sources.pieces import Pieces, read_varint, zigzag
+from dedup_platform.sources.contents import Contents
+from dedup_platform.sources.pieces import read_varint, zigzag
+from dedup_platform.sources.protobuf.columns import EventColumns, ProtobufContents
 from dedup_platform.sources.protobuf.values import Converters
 from dedup_platform.sources.records import (
     MALFORMED_RECORD,
@@ -29,28 +29,15 @@ from dedup_platform.sources.records import (
     RejectedError,
     bounded,
     context_text,
-    damaged,
 )
 from dedup_platform.sources.registry import RegisteredSchema
-from dedup_platform.sources.text.json_records import Number
 from dedup_platform.stream.format import ProtobufFormat
 from dedup_platform.stream.schemas import batch_field, message_type, registered_messages
 
-__all__ = ["ProtobufMessages", "delimited_messages"]
-
+__all__ = ["ProtobufMessages"]
 
 _VARINT, _FIXED_64, _BYTES, _GROUP, _GROUP_END, _FIXED_32 = range(6)
 _LARGEST_FIELD = 2**29 - 1
-
-
-def delimited_messages(file: BinaryIO, name: str, read: Callable[[bytes], Iterator[Record]]) -> Iterator[Record]:
-    """The records of one open file of messages, each with its length (a varint) before it; `read` reads a message."""
-    pieces = Pieces(decompressed(file, name))
-    try:
-        while not pieces.are_at_end:
-            yield from read(pieces.take(pieces.take_varint()))
-    except DamageError as damage:
-        yield damaged(pieces.rest, damage, format="protobuf")
 
 
 class ProtobufMessages:
@@ -75,7 +62,7 @@ class ProtobufMessages:
         self._converters = Converters()
         self._named = None if names is None else [event.fields_by_name[name] for name in names]
         self._fields = self._converters.set_fields if self._named is None else self._named_fields(self._named)
-        self._columns = self._columns_of(self._named) if self._batch and self._named else None
+        self._columns = EventColumns(event)
 
     def records(self, body: bytes, facts: dict[str, Any]) -> Iterator[Record]:
         """The records of one message. RejectedError, before the first, if it is none of this type."""
@@ -93,24 +80,29 @@ class ProtobufMessages:
             yield body[end:][:MAX_RECORD_BYTES], MALFORMED_RECORD, context_text(**facts, rest=True)
 
     @property
-    def reads_columns(self) -> bool:
-        """Whether messages hold batches, of events whose fields can be read together."""
-        return self._columns is not None
+    def hold_batches(self) -> bool:
+        """Whether a message may hold many events."""
+        return self._batch is not None
 
-    def batch(self, body: bytes, facts: dict[str, Any]) -> tuple[Sequence[bytes], Contents] | None:
+    def batch(self, body: bytes, facts: dict[str, Any]) -> tuple[pl.Series, Contents] | None:
         """The events of one message, read together; None if `records` must read them. RejectedError as for that."""
-        if self._batch is None or self._columns is None:
+        events = self.events(self._without_indexes(body, facts))
+        if events is None:
             return None
-        body = self._without_indexes(body, facts)
-        payloads, end = _elements(body, self._batch.number)
-        if end < len(body) or not payloads or max(map(len, payloads)) > MAX_RECORD_BYTES:
+        payloads = pl.Series(events, dtype=pl.Binary)
+        return payloads, self.contents(payloads)
+
+    def events(self, body: bytes) -> list[bytes] | None:
+        """The events of one message that holds some, at least one, and is whole; None if `records` must read it."""
+        if self._batch is None:
             return None
-        try:
-            events = list(getattr(self._outer.FromString(body), self._batch.name))
-            columns = self._columns(events)
-        except (DecodeError, UnicodeDecodeError):
-            return None
-        return payloads, ColumnContents(columns, columns.__getitem__, payloads, self.content)
+        events, end = _elements(body, self._batch.number)
+        is_whole = end == len(body) and events and max(map(len, events)) <= MAX_RECORD_BYTES
+        return events if is_whole else None
+
+    def contents(self, payloads: pl.Series) -> Contents:
+        """What events hold, to be read together: binary values, at least one, none longer than MAX_RECORD_BYTES."""
+        return ProtobufContents(payloads, self._columns, self.content)
 
     def content(self, payload: bytes) -> Content:
         """The fields of one event, whoever wrote it."""
@@ -146,23 +138,6 @@ class ProtobufMessages:
             name: convert(getattr(event, name)) if not has_presence or event.HasField(name) else None
             for name, has_presence, convert in reading
         }
-
-    def _columns_of(
-        self, fields: Sequence[FieldDescriptor]
-    ) -> Callable[[Sequence[Message]], dict[str, Sequence[Any]]] | None:
-        """A function that reads these fields of many events; None if one may not be set."""
-        if any(field.has_presence for field in fields):
-            return None
-        reading = [(field.name, attrgetter(field.name), self._converters.of(field)) for field in fields]
-        # A column is of texts; which of them are numbers is no matter there, and takes as long to note as all else.
-        reading = [(name, get, str if convert is Number else convert) for name, get, convert in reading]
-        texts = {field.name for field in fields if field.type == FieldDescriptor.TYPE_STRING and not field.is_repeated}
-
-        def read(events: Sequence[Message]) -> dict[str, Sequence[Any]]:
-            values = ((name, map(get, events), convert) for name, get, convert in reading)
-            return {name: list(each if name in texts else map(convert, each)) for name, each, convert in values}
-
-        return read
 
 
 def _indexes(body: bytes) -> tuple[tuple[int, ...], int]:

@@ -10,6 +10,8 @@ from dedup_platform.sources.text.canonical_text import base64_text, double_text,
 from dedup_platform.sources.text.json_records import Number
 from dedup_platform.stream.schemas import WRAPPERS
 
+TIMESTAMP = "google.protobuf.Timestamp"
+
 Convert = Callable[[Any], Any]
 
 
@@ -85,7 +87,7 @@ class Converters:
                 return Number
 
     def _message(self, kind: Descriptor) -> Convert:
-        if kind.full_name == "google.protobuf.Timestamp":
+        if kind.full_name == TIMESTAMP:
             return _timestamp
         if kind.full_name in WRAPPERS:
             convert = self.of(kind.fields_by_name["value"])
