@@ -9,7 +9,15 @@ import pytest
 from dedup_platform.sources.protobuf import encoded_fields, event_reading, files
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream
-from dedup_platform_tests.sources.hostile_messages import batch_of, event_kind, events, message_file, write_schemas
+from dedup_platform_tests.sources.hostile_messages import (
+    ODD_FIELDS,
+    batch_of,
+    event_kind,
+    events,
+    message_file,
+    varint,
+    write_schemas,
+)
 from dedup_platform_tests.sources.test_columns_agree import assert_same_rows, stored
 
 PATH = "region=eu/events.pb"
@@ -19,7 +27,7 @@ STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "types": (
         "proto3",
         {
-            "event_id": ["id", "maybe"],
+            "event_id": ["id", "paid"],
             "attributes": {
                 "n": {"field": "n", "type": "double"},
                 "big": {"field": "u64", "type": "decimal(20,0)"},
@@ -110,7 +118,17 @@ def test_batches(said: str, schemas: Path, tmp_path: Path, thorough: bool) -> No
         assert_same_rows(stream, tmp_path / PATH, message_file(random, batches))
 
 
-BOUNDS = [(encoded_fields, "_MOST_FIELDS"), (encoded_fields, "_MOST_STEPS"), (event_reading, "_MOST_LEVELS")]
+@pytest.mark.parametrize(
+    ("said", "time"), [("types", b"\x08\xb0\xf2\x86\xaf\x06"), ("proto2", b"2024-03-01T11:00:00Z")]
+)
+def test_odd_fields(said: str, time: bytes, schemas: Path, tmp_path: Path) -> None:
+    good = b"\x0a\1u\x12\1e\x1a" + varint(len(time)) + time
+    messages = [message for odd in ODD_FIELDS for message in (good + odd, odd + good, odd)]
+    content = b"".join(varint(len(message)) + message for message in messages)
+    assert_same_rows(stream_of(schemas, tmp_path, said), tmp_path / PATH, content)
+
+
+BOUNDS = [(encoded_fields, "_MOST_FIELDS"), (event_reading, "_MOST_STEPS"), (event_reading, "_MOST_LEVELS")]
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: bound[1])

@@ -29,7 +29,6 @@ _NO_TAG = 0
 _HUGE = np.uint64(2**40)
 _MOST_FIELDS = 200
 """A message with more is left in doubt, so that one of very many does not cost as many steps."""
-_MOST_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -64,16 +63,17 @@ class Walk:
 
     def __init__(self, data: EncodedBytes, begins: Places, ends: Places) -> None:
         self._data, self._ends = data, ends
-        self._steps = np.zeros(len(ends), np.int64)
+        self._counts = np.zeros(len(ends), np.int64)
         self.in_doubt = np.zeros(len(ends), np.bool_)
         self._go_on(EVERY, begins)
 
-    def runs(self, known: Collection[int], must_be_known: bool) -> Iterator[FieldRun]:
+    def runs(self, known: Collection[int], must_be_known: bool, steps: Iterator[int]) -> Iterator[FieldRun]:
         """The values of fields with these tags, those of one message in their order.
 
-        Others are passed over, unless all must be known: then messages that have others are in doubt.
+        Others are passed over, unless all must be known: then messages that have others are in doubt. What is not done
+        after so many steps is left, too.
         """
-        for step in range(_MOST_STEPS):
+        for done, _ in enumerate(steps):
             tag = int(self._tags.min())
             if tag == _ENDED:
                 return
@@ -84,8 +84,8 @@ class Walk:
                 self._leave(rows)
                 continue
             run = self._read(tag, rows)
-            if step >= _MOST_FIELDS:
-                self._leave(np.flatnonzero(self._steps > _MOST_FIELDS))
+            if done >= _MOST_FIELDS:
+                self._leave(np.flatnonzero(self._counts > _MOST_FIELDS))
             if is_known and len(run.places):
                 yield run
         self._leave(np.flatnonzero(self._tags != _ENDED))
@@ -97,7 +97,7 @@ class Walk:
         if not is_whole.all():
             self._leave(run.only(~is_whole).rows)
             run, after = run.only(is_whole), after[is_whole]
-        self._steps[run.rows] += 1
+        self._counts[run.rows] += 1
         self._go_on(run.rows, after)
         return run
 

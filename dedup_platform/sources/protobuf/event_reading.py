@@ -33,6 +33,8 @@ ENTERED, TOLD, ALONE = "entered", "told", "alone"
 """What is wanted of a field: what is in it, its values, or that events that have it are read alone."""
 
 _MOST_LEVELS = 30
+_MOST_STEPS = 2000
+"""Events that are not gone through by then are left in doubt. The usual take a step for each field of their schema."""
 _MORE = 0x80
 
 _Type = FieldDescriptor
@@ -115,6 +117,7 @@ class EventReading:
         self.found: defaultdict[Path, list[FieldRun]] = defaultdict(list)
         """What is wanted, in the order in which it stands in each event. Rows are numbers of events."""
         self._wanted = wanted
+        self._steps = iter(range(_MOST_STEPS))
 
     @property
     def count(self) -> int:
@@ -124,8 +127,7 @@ class EventReading:
     def read(self, kinds: MessageKinds, kind: Descriptor) -> None:
         """Go through all events.
 
-        Messages of one type and depth of which nothing is wanted are gone through together, wherever they stand: not
-        even hostile ones take many steps.
+        Messages of one type and depth of which nothing is wanted are gone through together, wherever they stand.
         """
         level: _Level = {(kind.full_name, ()): (kind, [_Messages(EVERY, self._begins, self._ends)])}
         for _ in range(_MOST_LEVELS):
@@ -141,7 +143,7 @@ class EventReading:
         """Go through messages of one kind, and add those inside them to the next level."""
         walk = Walk(self.data, messages.begins, messages.ends)
         seen: dict[str, npt.NDArray[np.bool_]] = {}
-        for run in walk.runs(kind.fields, kind.is_extended):
+        for run in walk.runs(kind.fields, kind.is_extended, self._steps):
             field, owners = kind.fields[run.tag], messages.owners_of(run.rows)
             below = None if path is None else (*path, field.name)
             wanted = self._wanted.get(below) if below else None
