@@ -269,6 +269,13 @@ def test_ports_are_on_loopback_unless_others_must_reach_them(
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
     assert os.environ.get("SPARK_LOCAL_IP") == ("127.0.0.1" if is_here else None)
     assert spark_conf(settings).get("spark.driver.host") == ("127.0.0.1" if is_here else None)
+    # Elsewhere nobody knows whether the package can be imported before a task has brought it.
+    assert ("spark.python.daemon.module" in spark_conf(settings)) == is_here
+
+
+def test_workers_of_another_python_come_from_sparks_own_daemon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
+    assert "spark.python.daemon.module" not in spark_conf(Settings(home=tmp_path))
 
 
 def test_session_is_utc_and_its_workers_are_this_python(spark: SparkSession) -> None:

@@ -84,7 +84,7 @@ class ConnectServer:
     def shared_session(self) -> str:
         """As `remote`, for the runs of one home: they share a session, which the server keeps.
 
-        Spark gives every session Python workers of its own, which import everything anew: seconds of each run.
+        Spark gives every session Python workers of its own, and all is imported anew for them: a second of each run.
         """
         return f"{self.remote}/;session_id={self._session}"
 

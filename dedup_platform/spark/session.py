@@ -33,6 +33,8 @@ LOOPBACK = "127.0.0.1"
 
 # ParallelGC is about 5 % faster than G1 on this work; the time zone keeps the JVM's own conversions in UTC too.
 _JAVA_OPTIONS = "-XX:+UseParallelGC -Duser.timezone=UTC"
+# Where workers are this Python it can be imported. It imports more than this package may.
+_DAEMON = "dedup_platform.worker_daemon"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 IVY = Path.home() / ".ivy2.5.2"  # Spark 4.1's own default
 # Of properties whose names look so, Spark shows no value in its UI, its logs and its answers; its own default knows
@@ -141,6 +143,8 @@ def _application(settings: Settings) -> dict[str, str]:
     here = {}
     if _is_on_loopback(settings):
         here = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
+            here["spark.python.daemon.module"] = _DAEMON
     return here | {
         "spark.app.name": "dedup_platform",
         "spark.driver.memory": settings.driver_memory,

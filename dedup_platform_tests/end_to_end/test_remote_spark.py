@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from subprocess import PIPE
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import SparkSession
 
@@ -125,6 +126,7 @@ def test_runs_that_share_a_session_share_its_workers(server: ConnectServer, tmp_
         return int(subprocess.run(run, env=os.environ | place, stdout=PIPE, timeout=PATIENCE, check=True).stdout)
 
     first = worker(server.shared_session)
+    assert "dedup_platform.worker_daemon" in psutil.Process(first).parent().cmdline()
     assert worker(server.shared_session) == first
     assert worker(server.remote) != first
 

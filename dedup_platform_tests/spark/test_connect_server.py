@@ -42,6 +42,7 @@ def test_its_properties_are_those_of_a_run_and_nobody_else_reads_them(tmp_path: 
     assert {
         "spark.driver.memory=3g",
         "spark.master=local[*]",
+        "spark.python.daemon.module=dedup_platform.worker_daemon",
         "spark.connect.grpc.binding.address=127.0.0.1",
         f"spark.connect.grpc.binding.port={free_port}",
         f"spark.sql.catalog.lake.warehouse={tmp_path}/a b/warehouse",
