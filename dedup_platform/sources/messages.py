@@ -86,7 +86,9 @@ class MessageReader:
 
     def reads_together(self, count: int) -> bool:
         """Whether so many messages had better be read together: each is one event, of a format that can be."""
-        return count >= _FEW and self._source.list_steps is None and self._source.format in ("avro", "json")
+        if count < _FEW or self._source.list_steps is not None or self._source.format == "csv":
+            return False
+        return self._source.format != "protobuf" or not self._protobuf.hold_batches
 
     def together(self, values: pl.Series) -> Batch:
         """The one record of each of some messages (binary values, null for a tombstone), as `records` says it.
@@ -95,8 +97,8 @@ class MessageReader:
         """
         parts = [
             (places, batch)
-            for places, header in self._alike(values)
-            if (batch := self._read_together(header, values[places].bin.slice(len(header))))
+            for places, begin, facts in self._alike(values)
+            if (batch := self._read_together(values[places].bin.slice(len(begin)), facts))
         ]
         is_read = pl.Series([False]).new_from_index(0, len(values))
         for places, _ in parts:
@@ -161,26 +163,37 @@ class MessageReader:
         self._registered(facts["schema_id"])
         return value[_HEADER_BYTES:]
 
-    def _alike(self, values: pl.Series) -> Iterator[tuple[pl.Series, bytes]]:
-        """The places of messages that are long enough and not too long, by the header that they begin with."""
-        header = _HEADER_BYTES if self._source.registry else 0
+    def _alike(self, values: pl.Series) -> Iterator[tuple[pl.Series, bytes, dict[str, Any]]]:
+        """The places of messages of one kind, neither empty nor too long; their beginning, and its facts."""
+        source = self._source
+        # Behind an id of Protobuf is the number of indexes.
+        header = _HEADER_BYTES + (source.format == "protobuf") if source.registry else 0
         fits = values.bin.size().is_between(header + 1, MAX_RECORD_BYTES).fill_null(False)
         if not header:
-            yield fits.arg_true(), b""
+            yield fits.arg_true(), b"", {"format": source.format}
             return
         headers = values.bin.head(header)
         for found, count in headers.filter(fits).value_counts().iter_rows():
-            if count >= _FEW:
-                yield (fits & (headers == pl.Series([found]))).arg_true(), found
+            facts: dict[str, Any] = {"format": source.format}
+            alike = fits & (headers == pl.Series([found]))
+            if count >= _FEW and (begin := self._begin(values.filter(alike)[0], facts)):
+                is_longer = values.bin.size() > len(begin)
+                yield (alike & is_longer & values.bin.starts_with(begin)).arg_true(), begin, facts
 
-    def _read_together(self, header: bytes, payloads: pl.Series) -> Batch | None:
-        """The records of messages that begin with one header, by what follows it; None if each is read alone."""
+    def _begin(self, value: bytes, facts: dict[str, Any]) -> bytes | None:
+        """What stands in a message before the event; it gives the facts the schema's id. None if it has none."""
+        try:
+            body = self._body(value, facts)
+            event = self._protobuf.without_indexes(body, facts) if self._source.format == "protobuf" else body
+        except RejectedError:
+            return None
+        return value[: len(value) - len(event)]
+
+    def _read_together(self, payloads: pl.Series, facts: dict[str, Any]) -> Batch | None:
+        """The events of messages of one kind; None if each is read alone."""
         if len(payloads) < _FEW:
             return None
-        facts: dict[str, Any] = {"format": self._source.format}
         try:
-            if header:
-                self._body(header, facts)
             contents = self._contents(payloads, facts.get("schema_id"))
         except RejectedError:
             return None
@@ -189,6 +202,8 @@ class MessageReader:
     def _contents(self, payloads: pl.Series, schema_id: int | None) -> Contents:
         if self._source.format == "json":
             return JsonContents(payloads, self._shapes)
+        if self._source.format == "protobuf":
+            return self._protobuf.contents(payloads)
         return self._avro.contents(payloads, schema_id)
 
     def _listed(self, values: pl.Series) -> Batch:

@@ -247,7 +247,7 @@ class Data:
         written = b""
         for _ in range(self._random.choice([0, 1, 1, 2])):
             items = [item() for _ in range(self._random.choice([1, 2, 3, 8]))]
-            count = self._odd([2**62, -(2**63), 0, 2**24], len(items), 0.05)
+            count = self._odd([2**62, -(2**63), 0, 2**24 + 1, 500], len(items), 0.05)
             inside = b"".join(items)
             written += (
                 self._long(-count) + self._long(len(inside)) if self._random.random() < 0.3 else self._long(count)

@@ -71,7 +71,7 @@ def test_texts_are_those_of_single_data(share_of_odd: float, thorough: bool) -> 
                 assert all(doubt or moment is None or moment == read_time(text) for doubt, text, moment in known)
         sure += doubts.count(False)
         if not share_of_odd:
-            assert doubts.count(True) < 40, schema
+            assert doubts.count(True) < 25, schema
     assert sure > (seed + 1) * 40
 
 
@@ -83,6 +83,19 @@ def test_a_datum_ends_where_its_message_ends() -> None:
 
 def test_records_inside_themselves_are_in_doubt_only_where_there_is_one() -> None:
     assert doubts_of(reader_of(TREE), [b"\2a\0", b"\2a\2\2b\0", b"\2a\0"]) == [False, True, False]
+    branches = ["boolean", "int", "null", "pkg.Click"]
+    alike = record({"name": "inner", "type": branches}, {"name": "rest", "type": "bytes"})
+    # Without the inner record, its two bytes and what follows could be bytes behind their size.
+    assert doubts_of(reader_of(alike), [b"\6\4\0\0", b"\4\0"]) == [True, False]
+
+
+def test_moments_are_known_where_there_are_some() -> None:
+    at = {"type": "long", "logicalType": "timestamp-millis"}
+    [contents] = contents_of(reader_of(record({"name": "at", "type": ["null", at]})), [b"\2\2", b"\0", b"\2\4"])
+    [told] = contents.texts([field_reader("at", "avro").named[0]])
+    assert told.values.to_list() == ["1970-01-01T00:00:00.001Z", None, "1970-01-01T00:00:00.002Z"]
+    assert told.moments is not None
+    assert told.moments.to_list() == [1000, None, 2000]
 
 
 def test_long_lists_and_those_that_few_have_are_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,11 @@ from dedup_platform.sources.text import json_shapes
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream
 from dedup_platform_tests.sources.hostile_avro import Data, click_schema, paths_in
+from dedup_platform_tests.sources.hostile_messages import PROTO_2, PROTO_3, event_kind, events, write_schemas
 from dedup_platform_tests.sources.hostile_records import json_file
 from dedup_platform_tests.sources.registries import Registry, schema_registry
 from dedup_platform_tests.sources.test_columns_agree import STREAMS, as_stored, plain
+from dedup_platform_tests.sources.test_protobuf_columns import STREAMS as PROTOBUF_STREAMS
 
 TOPIC: dict[str, Any] = {"kind": "kafka", "brokers": "127.0.0.1:9092", "topic": "clicks"}
 KEYS = [None, None, b"u1", b"", b"\xff\x00", 'é"\\'.encode(), b"\n", b"\xed\xa0\x80", b"k" * 300]
@@ -156,10 +158,10 @@ def test_avro(
         assert_same_rows(stream, messages_of(random, among_others(random, values, random.choice([0, 0.02, 0.3]))))
 
 
-def registered(registry: Registry, schema: dict[str, Any]) -> int:
+def registered(registry: Registry, schema: dict[str, Any] | str, kind: str = "AVRO") -> int:
     """The id of a schema that is registered from now on."""
     schema_id = 1000 + len(registry.answers)
-    registry.add(schema_id, json.dumps(schema))
+    registry.add(schema_id, schema if isinstance(schema, str) else json.dumps(schema), kind)
     return schema_id
 
 
@@ -204,6 +206,48 @@ def avro_fields(random: Random, schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("said", ["types", "paths", "a hash of all", "proto2"])
+@pytest.mark.parametrize("has_registry", [False, True])
+def test_protobuf(said: str, has_registry: bool, registry: Registry, tmp_path: Path, thorough: bool) -> None:
+    write_schemas(tmp_path)
+    syntax, fields = PROTOBUF_STREAMS[said]
+    texts = {"proto2": PROTO_2, "proto3": PROTO_3}
+    ids = [registered(registry, text, "PROTOBUF") for text in (texts[syntax], texts["proto3"])]
+    source: dict[str, Any] = {"registry": {"url": registry.url}} if has_registry else {}
+    source["protobuf"] = {"schema": f"{syntax}.desc", "message": "Event"}
+    stream = topic_stream("protobuf", tmp_path, {"fields": fields}, **source)
+    for seed in range(60 if thorough else 2):
+        random = Random(f"{said} {seed} {has_registry}")
+        share = random.choice([0.0, 0.02, 0.1, 0.5])
+        values = events(random, event_kind(tmp_path / f"{syntax}.desc"), 120, share)
+        if has_registry:
+            values = [
+                header_of(random, random.choice(ids), share) + indexes_of(random, share) + each for each in values
+            ]
+        assert_same_rows(stream, messages_of(random, among_others(random, values, random.choice([0, 0.02, 0.3]))))
+
+
+def indexes_of(random: Random, share_of_odd: float) -> bytes:
+    """Those of the event in its schema, or of something else."""
+    odd = [b"\0", b"\2\0", b"\4\2\2", b"\1", b"\2", b"\x82\0\2", b"\2\x82\0", b""]
+    return random.choice(odd) if random.random() < share_of_odd else b"\2\2"
+
+
+@pytest.mark.parametrize("message_format", ["avro", "protobuf"])
+def test_bodies_without_bytes_are_read_as_they_are_alone(
+    message_format: str, registry: Registry, tmp_path: Path
+) -> None:
+    write_schemas(tmp_path)
+    schema: Any = json.dumps({"type": "record", "name": "Click", "fields": [{"name": "user", "type": "null"}]})
+    schema_id = registered(registry, *((schema, "AVRO") if message_format == "avro" else (PROTO_3, "PROTOBUF")))
+    (tmp_path / "click.avsc").write_text(schema)
+    part = {"schema": "click.avsc"} if message_format == "avro" else {"schema": "proto3.desc", "message": "Event"}
+    said = {"fields": {"entity_id": "user", "event_id": "user", "event_time": "user"}}
+    stream = topic_stream(message_format, tmp_path, said, registry={"url": registry.url}, **{message_format: part})
+    header = b"\0" + schema_id.to_bytes(4) + b"\2\2" * (message_format == "protobuf")
+    assert_same_rows(stream, messages_of(Random(1), [header] * 9 + [header + b"\x0a\1u"] * 9))
+
+
 def test_of_messages_without_keys_some_may_tell_another_kind_of_time() -> None:
     values = [json.dumps({"user": "u", "id": "e", "at": "2024-03-01T11:00:00Z"}).encode()] * 12
     stamps = [STAMPS[0], *ODD_STAMPS] * 3
@@ -222,6 +266,13 @@ def test_messages_of_more_than_16_mib_are_rejected_among_others() -> None:
     assert [row["rejection_reason"] is None for row in rows] == [True] * 5 + [False] + [True] * 5
 
 
-def test_streams_of_lists_are_read_one_by_one() -> None:
-    stream = topic_stream("json", json={"records": "events"})
-    assert not reading.MessageReader(stream).reads_together(10_000)
+def test_messages_of_many_events_are_read_one_by_one(tmp_path: Path) -> None:
+    write_schemas(tmp_path)
+    batches = {"schema": "proto3.desc", "message": "Batch", "records": "events"}
+    for stream in (
+        topic_stream("json", json={"records": "events"}),
+        topic_stream("protobuf", tmp_path, protobuf=batches),
+    ):
+        assert not reading.MessageReader(stream).reads_together(10_000)
+    assert reading.MessageReader(topic_stream("json")).reads_together(3)
+    assert not reading.MessageReader(topic_stream("json")).reads_together(2)

@@ -10,14 +10,11 @@ from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from dedup_platform.sources.binary_columns import EncodedBytes, Numbers, zigzags
 from dedup_platform.sources.protobuf.encoded_fields import FieldRun
 from dedup_platform.sources.text.blocks import as_texts
-from dedup_platform.sources.text.canonical_text import double_text, float_text
+from dedup_platform.sources.text.typed_texts import float_texts
 
 __all__ = ["texts_of_values"]
 
 _NumbersToSeries = Callable[[Numbers], pl.Series]
-_WRITTEN_ALIKE = {np.float32: 1e12, np.float64: 1e16}
-"""Below this, and not below 0.0001, Polars writes floats as Python does."""
-_SMALLEST = 1e-4
 
 _OF_NUMBERS: dict[int, _NumbersToSeries] = {
     FieldDescriptor.TYPE_INT32: lambda numbers: pl.Series(_low_32(numbers).view(np.int32)),
@@ -51,7 +48,7 @@ def texts_of_values(data: EncodedBytes, field: FieldDescriptor, run: FieldRun) -
     if of_numbers := _OF_NUMBERS.get(field.type):
         return of_numbers(run.numbers).cast(pl.String)
     if kind := _FLOATS.get(field.type):
-        return _texts_of_floats(data.fixed(run.places, kind).astype(kind, copy=False))
+        return float_texts(data.fixed(run.places, kind).astype(kind, copy=False))
     return pl.Series(data.fixed(run.places, _FIXED[field.type])).cast(pl.String)
 
 
@@ -63,14 +60,3 @@ def _names(enum: EnumDescriptor, numbers: Numbers) -> pl.Series:
     names = {value.number: value.name for value in reversed(enum.values)}
     values = pl.Series(_low_32(numbers).view(np.int32))
     return values.replace_strict(list(names), list(names.values()), default=None, return_dtype=pl.String)
-
-
-def _texts_of_floats(numbers: npt.NDArray[np.floating]) -> pl.Series:
-    texts = pl.Series(numbers).cast(pl.String)
-    size = np.abs(numbers)
-    odd = np.flatnonzero(~((size >= _SMALLEST) & (size < _WRITTEN_ALIKE[numbers.dtype.type])) & (size != 0))
-    if not len(odd):
-        return texts
-    text_of = double_text if numbers.dtype == np.float64 else float_text
-    others = pl.Series([str(text_of(float(number))) for number in numbers[odd]], dtype=pl.String)
-    return texts.scatter(odd, others)

@@ -66,7 +66,7 @@ class ProtobufMessages:
 
     def records(self, body: bytes, facts: dict[str, Any]) -> Iterator[Record]:
         """The records of one message. RejectedError, before the first, if it is none of this type."""
-        body = self._without_indexes(body, facts)
+        body = self.without_indexes(body, facts)
         context = context_text(**facts)
         if self._batch is None:
             yield bounded(body, self.content, context, facts)
@@ -86,7 +86,7 @@ class ProtobufMessages:
 
     def batch(self, body: bytes, facts: dict[str, Any]) -> tuple[pl.Series, Contents] | None:
         """The events of one message, read together; None if `records` must read them. RejectedError as for that."""
-        events = self.events(self._without_indexes(body, facts))
+        events = self.events(self.without_indexes(body, facts))
         if events is None:
             return None
         payloads = pl.Series(events, dtype=pl.Binary)
@@ -111,7 +111,7 @@ class ProtobufMessages:
         except (DecodeError, UnicodeDecodeError):
             return MALFORMED_RECORD
 
-    def _without_indexes(self, body: bytes, facts: dict[str, Any]) -> bytes:
+    def without_indexes(self, body: bytes, facts: dict[str, Any]) -> bytes:
         """The message behind the indexes that say which one of its registered schema it is, if it has such a schema."""
         if "schema_id" not in facts:
             return body
