@@ -177,8 +177,7 @@ class MessageReader:
             facts: dict[str, Any] = {"format": source.format}
             alike = fits & (headers == pl.Series([found]))
             if count >= _FEW and (begin := self._begin(values.filter(alike)[0], facts)):
-                is_longer = values.bin.size() > len(begin)
-                yield (alike & is_longer & values.bin.starts_with(begin)).arg_true(), begin, facts
+                yield (alike & values.bin.starts_with(begin)).arg_true(), begin, facts
 
     def _begin(self, value: bytes, facts: dict[str, Any]) -> bytes | None:
         """What stands in a message before the event; it gives the facts the schema's id. None if it has none."""
