@@ -12,6 +12,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from dedup_platform.sources.contents import Contents
 from dedup_platform.sources.field_values import field_reader
+from dedup_platform.sources.protobuf import event_reading
 from dedup_platform.sources.protobuf.records import ProtobufMessages
 from dedup_platform.sources.text.canonical_text import double_text, float_text
 from dedup_platform.stream.format import ProtobufFormat
@@ -157,6 +158,11 @@ def test_messages_inside_one_another_are_left_in_doubt_at_some_depth(read: Any, 
     for _ in range(50):
         inner = field(29, 2, inner)
     assert doubts(values(read([inner, event(**GOOD)]))) == [True, False]
+
+
+def test_what_takes_too_many_steps_is_left_in_doubt(read: Any, event: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_reading, "_MOST_STEPS", 2)
+    assert doubts(values(read([event(user="u"), event(**GOOD), event(ratio=1, **GOOD)]))) == [False, True, True]
 
 
 def test_floats(read: Any, event: Any) -> None:

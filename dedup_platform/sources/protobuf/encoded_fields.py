@@ -105,11 +105,10 @@ class Walk:
         """Read the tags at these places."""
         tags, after = self._data.varints(places)
         found = tags.view(np.int64)
-        ends = self._ends[rows]
         # Of one byte are all tags of the first 15 fields.
         if (after - places > 1).any():
-            found[(after - places > _TAG_BYTES) | (tags > _LARGEST_TAG) | (after > ends)] = _NO_TAG
-        found[places >= ends] = _ENDED
+            found[(after - places > _TAG_BYTES) | (tags > _LARGEST_TAG)] = _NO_TAG
+        found[places >= self._ends[rows]] = _ENDED
         if isinstance(rows, slice):
             # Not into the arrays of before, of which runs may be parts.
             self._tags, self._places = found, after
