@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dedup_platform.sources.protobuf import encoded_fields, event_reading, files
+from dedup_platform.sources.records import MAX_RECORD_BYTES
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream
 from dedup_platform_tests.sources.hostile_messages import (
@@ -126,6 +127,13 @@ def test_odd_fields(said: str, time: bytes, schemas: Path, tmp_path: Path) -> No
     messages = [message for odd in ODD_FIELDS for message in (good + odd, odd + good, odd)]
     content = b"".join(varint(len(message)) + message for message in messages)
     assert_same_rows(stream_of(schemas, tmp_path, said), tmp_path / PATH, content)
+
+
+def test_messages_of_all_sizes(schemas: Path, tmp_path: Path) -> None:
+    sizes = [0, 1, 127, 128, 16_383, 16_384, 5_000_000, MAX_RECORD_BYTES + 1, 0, 9, 1]
+    messages = [(b"\x0a" + varint(size) + b"u" * size)[:size] for size in sizes]
+    content = b"".join(varint(len(message)) + message for message in messages)
+    assert_same_rows(stream_of(schemas, tmp_path, "little of proto2"), tmp_path / PATH, content)
 
 
 BOUNDS = [(encoded_fields, "_MOST_FIELDS"), (event_reading, "_MOST_STEPS"), (event_reading, "_MOST_LEVELS")]

@@ -102,6 +102,7 @@ def test_what_is_set(read: Any, event: Any) -> None:
 
 def test_what_is_not_set(read: Any, event: Any) -> None:
     nothing = dict.fromkeys(READ) | {"user": "u", "n": "0.0", "ratio": "0.0", "kind": "UNKNOWN"}
+    assert one(values(read([b""]))) == nothing | {"user": "", "counts": "[]", "labels": "{}"}
     assert one(values(read([event(user="u")]))) == nothing | {"counts": "[]", "labels": "{}"}
     assert one(values(read([event(user="u", place={}, name={})])))["place.name"] == ""
     assert one(values(read([event(user="u", place={}, name={})])))["name"] == ""

@@ -184,7 +184,6 @@ class _Time(_Target):
         for run in reading.found[self._path]:
             is_set[run.rows] = True
         seconds, nanos = (self._numbers(reading, part) for part in ("seconds", "nanos"))
-        nanos = nanos.astype(np.int32).astype(np.int64)
         is_time = (nanos >= 0) & (nanos < _SECOND) & (seconds >= SECONDS.start) & (seconds < SECONDS.stop)
         reading.leave(EVERY, is_time)
         if not is_time.all():

@@ -113,7 +113,7 @@ class EventReading:
 
     def __init__(self, events: pl.Series, wanted: Mapping[Path, str]) -> None:
         self.data, self._begins, self._ends = EncodedBytes.of(events)
-        self.in_doubt = self._begins == self._ends
+        self.in_doubt = np.zeros(len(self._begins), np.bool_)
         self.found: defaultdict[Path, list[FieldRun]] = defaultdict(list)
         """What is wanted, in the order in which it stands in each event. Rows are numbers of events."""
         self._wanted = wanted
