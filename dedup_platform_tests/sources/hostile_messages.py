@@ -16,7 +16,7 @@ PROTO_3 = """
 syntax = "proto3";
 import "google/protobuf/timestamp.proto";
 import "google/protobuf/wrappers.proto";
-enum Kind { UNKNOWN = 0; CLICK = 1; MINUS = -1; VIEW = 300; }
+enum Kind { option allow_alias = true; UNKNOWN = 0; CLICK = 1; TAP = 1; MINUS = -1; VIEW = 300; }
 message Place {
   string name = 1;
   int32 level = 2;
@@ -92,7 +92,7 @@ message Event {
 message Batch { optional string sender = 1; repeated Event events = 2; }
 """
 
-_NUMBERS = [*(0, 1, 2, 5, 127, 128, 300, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40 + 1), *(2**63 - 1, 2**63, 2**64 - 1)]
+NUMBERS = [*(0, 1, 2, 5, 127, 128, 300, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40 + 1), *(2**63 - 1, 2**63, 2**64 - 1)]
 _SECONDS = [1709290800, 1709290801, 0, 253_402_300_799, 253_402_300_800, 2**64 - 1, 2**64 - 62_135_596_800, 2**63]
 _NANOS = [0, 0, 500_000_000, 123_456_000, 123_456_789, 1, 999_999_999, 1_000_000_000, 2**64 - 1, 2**32]
 _FLOATS = [0.0, -0.0, 0.1, 5.0, 1e-5, 1e16, 123456789.0, 1e300, 5e-324, float("nan"), float("inf"), float("-inf")]
@@ -237,8 +237,8 @@ def _value(random: Random, field: FieldDescriptor, depth: int, odd: float) -> by
         return varint(random.choice([*_VARINT_OF_ENUMS] if random.random() < max(odd, 0.02) else [1, 300]))
     if field.type in _FIXED:
         size = 2 ** (32 if _FIXED[field.type] == "<I" else 64)
-        return struct.pack(_FIXED[field.type], random.choice(_NUMBERS) % size)
-    return varint(random.choice(_NUMBERS))
+        return struct.pack(_FIXED[field.type], random.choice(NUMBERS) % size)
+    return varint(random.choice(NUMBERS))
 
 
 def _float(number: float) -> bytes:

@@ -1,5 +1,6 @@
 """Files of Protobuf that are read by columns become the rows that they become one message at a time."""
 
+import gzip
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -134,6 +135,12 @@ def test_messages_of_all_sizes(schemas: Path, tmp_path: Path) -> None:
     messages = [(b"\x0a" + varint(size) + b"u" * size)[:size] for size in sizes]
     content = b"".join(varint(len(message)) + message for message in messages)
     assert_same_rows(stream_of(schemas, tmp_path, "little of proto2"), tmp_path / PATH, content)
+
+
+def test_what_ends_too_early_behind_its_last_messages(schemas: Path, tmp_path: Path) -> None:
+    packed = gzip.compress(b"\3\x0a\1u" * 100)
+    for cut in range(1, 12):
+        assert_same_rows(stream_of(schemas, tmp_path, "little of proto2"), tmp_path / PATH, packed[:-cut])
 
 
 BOUNDS = [(encoded_fields, "_MOST_FIELDS"), (event_reading, "_MOST_STEPS"), (event_reading, "_MOST_LEVELS")]

@@ -1,7 +1,7 @@
 """What columns tell of Protobuf's events, and which of them they leave to be read alone."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
@@ -17,10 +17,11 @@ from dedup_platform.sources.protobuf.records import ProtobufMessages
 from dedup_platform.sources.text.canonical_text import double_text, float_text
 from dedup_platform.stream.format import ProtobufFormat
 from dedup_platform.stream.paths import field_path
-from dedup_platform_tests.sources.hostile_messages import event_kind, varint, write_schemas
+from dedup_platform_tests.sources.hostile_messages import NUMBERS, event_kind, varint, write_schemas
 from dedup_platform_tests.sources.texts_in_columns import IN_DOUBT, is_true, told
 
 READ = ["user", "n", "ratio", "kind", "note", "left", "counts", "labels", "place.name", "inner.at", "at", "name"]
+OF_VARINTS = {"i32": 4, "i64": 5, "u32": 6, "u64": 7, "s32": 8, "s64": 9, "paid": 16}
 GOOD = {"user": "u", "n": 0.5}
 
 
@@ -39,11 +40,11 @@ def event(folder: Path) -> Callable[..., bytes]:
 
 @pytest.fixture(scope="module")
 def read(folder: Path) -> Callable[[list[bytes]], Contents]:
-    """Makes contents of events of which all fields in READ are looked at."""
+    """Makes contents of events of which all fields in READ and OF_VARINTS are looked at."""
     form = ProtobufFormat.model_validate(
         {"schema": "proto3.desc", "message": "Event"}, context={"origin": folder / "stream.yaml"}
     )
-    messages = ProtobufMessages(form, sorted({field_path(name).top for name in READ}), _no_registry)
+    messages = ProtobufMessages(form, sorted({field_path(name).top for name in (*READ, *OF_VARINTS)}), _no_registry)
     return lambda payloads: messages.contents(pl.Series(payloads, dtype=pl.Binary))
 
 
@@ -51,9 +52,9 @@ def _no_registry(schema_id: int) -> NoReturn:
     raise AssertionError(schema_id)
 
 
-def values(contents: Contents) -> dict[str, list[str | None]]:
+def values(contents: Contents, names: Iterable[str] = READ) -> dict[str, list[str | None]]:
     """What columns tell of each field, which is seen to be what each event says of itself."""
-    fields = {name: field_reader(name, "protobuf") for name in READ}
+    fields = {name: field_reader(name, "protobuf") for name in names}
     columns = {name: told(field, contents) for name, field in fields.items()}
     for place, content in enumerate(contents):
         for name, field in fields.items():
@@ -164,6 +165,11 @@ def test_messages_inside_one_another_are_left_in_doubt_at_some_depth(read: Any, 
 def test_what_takes_too_many_steps_is_left_in_doubt(read: Any, event: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_reading, "_MOST_STEPS", 2)
     assert doubts(values(read([event(user="u"), event(**GOOD), event(ratio=1, **GOOD)]))) == [False, True, True]
+
+
+def test_numbers_of_all_sizes(read: Any) -> None:
+    payloads = [b"".join(field(at, 0, varint(number)) for at in OF_VARINTS.values()) for number in NUMBERS]
+    assert doubts(values(read(payloads), OF_VARINTS)) == [False] * len(NUMBERS)
 
 
 def test_floats(read: Any, event: Any) -> None:
