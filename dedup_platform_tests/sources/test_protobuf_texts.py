@@ -172,6 +172,14 @@ def test_numbers_of_all_sizes(read: Any) -> None:
     assert doubts(values(read(payloads), OF_VARINTS)) == [False] * len(NUMBERS)
 
 
+def test_times(read: Any, event: Any) -> None:
+    nanos = [0, 1, 1_000, 999_999_000, 1_000_000, 500_000_000, 999_999_999]
+    times = [{"seconds": second, "nanos": more} for second in (0, -1, 1709290800, 9_223_372_035) for more in nanos]
+    assert doubts(values(read([event(user="u", at=time) for time in times]), ["user", "at"])) == [False] * len(times)
+    far = [{"seconds": second} for second in (-62_135_596_800, 253_402_300_799, 2**63 - 1, -(2**63))]
+    assert doubts(values(read([event(user="u", at=time) for time in far]), ["at"])) == [True] * len(far)
+
+
 def test_floats(read: Any, event: Any) -> None:
     random = Random("floats")
     numbers = [struct.unpack("<d", random.randbytes(8))[0] for _ in range(1000)]

@@ -14,7 +14,6 @@ import polars as pl
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from dedup_platform.sources.contents import Contents, NamedField
-from dedup_platform.sources.iso_times import SECONDS, utc_texts
 from dedup_platform.sources.protobuf.column_texts import texts_of_values
 from dedup_platform.sources.protobuf.encoded_fields import EVERY, FieldRun
 from dedup_platform.sources.protobuf.event_reading import (
@@ -27,6 +26,7 @@ from dedup_platform.sources.protobuf.event_reading import (
 )
 from dedup_platform.sources.protobuf.values import TIMESTAMP, Converters, is_map
 from dedup_platform.sources.records import Content
+from dedup_platform.sources.text.typed_texts import timestamp_texts
 from dedup_platform.sources.texts import Texts, no_texts, text_of
 from dedup_platform.stream.paths import Step
 from dedup_platform.stream.schemas import WRAPPERS
@@ -34,6 +34,8 @@ from dedup_platform.stream.schemas import WRAPPERS
 __all__ = ["EventColumns", "ProtobufContents"]
 
 _SECOND = 1_000_000_000
+_LAST_SECOND = 2**63 // _SECOND - 1
+"""Since 1970, and before it: of which 64 bits hold every nanosecond."""
 
 
 class ProtobufContents(Contents):
@@ -184,11 +186,10 @@ class _Time(_Target):
         for run in reading.found[self._path]:
             is_set[run.rows] = True
         seconds, nanos = (self._numbers(reading, part) for part in ("seconds", "nanos"))
-        is_time = (nanos >= 0) & (nanos < _SECOND) & (seconds >= SECONDS.start) & (seconds < SECONDS.stop)
-        reading.leave(EVERY, is_time)
-        if not is_time.all():
-            seconds, nanos = np.where(is_time, seconds, 0), np.where(is_time, nanos, 0)
-        texts, moments = utc_texts(seconds, nanos), pl.Series(seconds * 1_000_000 + nanos // 1_000)
+        is_plain = (nanos >= 0) & (nanos < _SECOND) & (seconds >= -_LAST_SECOND) & (seconds <= _LAST_SECOND)
+        reading.leave(EVERY, is_plain)
+        ticks = np.where(is_plain, seconds * _SECOND + nanos, 0)
+        texts, moments = timestamp_texts(ticks, _SECOND, "Z"), pl.Series(ticks // 1_000)
         if is_set.all():
             return Texts(texts, moments=moments)
         return Texts(_where(is_set, texts), moments=_where(is_set, moments))
