@@ -20,7 +20,7 @@ from dedup_platform.sources.contents import Contents
 from dedup_platform.sources.decoding import Delivery, EventDecoder
 from dedup_platform.sources.event_ids import event_id_reader, id_readers, ids_of
 from dedup_platform.sources.field_values import FieldReader, RecordColumns, field_reader, time_field_reader
-from dedup_platform.sources.plain import plain_decimals, plain_doubles, plain_longs, plain_times
+from dedup_platform.sources.plain import plain_booleans, plain_decimals, plain_doubles, plain_longs, plain_times
 from dedup_platform.sources.records import Content, RejectedError
 from dedup_platform.sources.repeated import repeated_each
 from dedup_platform.sources.texts import Texts, any_of, no_texts, not_empty
@@ -41,7 +41,7 @@ _ARROW_TYPES = {
     "binary": pa.binary(),
 }
 _MOMENT = pl.Datetime("us", "UTC")
-_PLAIN = {"long": plain_longs, "double": plain_doubles}
+_PLAIN = {"boolean": plain_booleans, "double": plain_doubles, "long": plain_longs}
 _Runs = Sequence[tuple[Delivery, int]]
 """Deliveries, each with the number of records in a row that are of it."""
 _TEXT, _IS_SURE = "_text_of_", "_is_sure"

@@ -10,7 +10,7 @@ import polars as pl
 
 from dedup_platform.stream import EPOCH_UNITS, ISO_8601
 
-__all__ = ["plain_decimals", "plain_doubles", "plain_longs", "plain_times"]
+__all__ = ["plain_booleans", "plain_decimals", "plain_doubles", "plain_longs", "plain_times"]
 
 _LONG_DIGITS = 18  # of which 64 bits hold every number
 _EPOCH_DIGITS = {1: 12, 1_000: 15, 1_000_000: 18, 1_000_000_000: 18}  # as the year 9999 has, as far as bits go
@@ -26,6 +26,12 @@ def plain_longs(texts: pl.Series, digits: int = _LONG_DIGITS) -> pl.Series:
 def plain_doubles(texts: pl.Series) -> pl.Series:
     """Numbers without an exponent, and without a minus before a zero."""
     return _only(texts, r"^(?:0|-?[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?$").cast(pl.Float64)
+
+
+def plain_booleans(texts: pl.Series) -> pl.Series:
+    """true and false."""
+    is_true = texts == "true"
+    return pl.select(pl.when(pl.lit(is_true) | pl.lit(texts == "false")).then(pl.lit(is_true))).to_series()
 
 
 def plain_decimals(texts: pl.Series, precision: int, scale: int) -> pl.Series:

@@ -73,7 +73,7 @@ TIMES = [
     *("0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "2024-03-01T11:00:00Z\n"),
     *("2024-03-01T24:00:00Z", "2024-03-01T11:00:60Z", "2024-02-30T12:00:00Z", "\u0662024-03-01T11:00:00Z"),
 ]
-TEXTS = ["", " ", "u", *NUMBERS, *LONG_NUMBERS, *TIMES]
+TEXTS = ["", " ", "u", "false", "True", *NUMBERS, *LONG_NUMBERS, *TIMES]
 VALUES = [*TEXTS, *map(Number, TEXTS), None, True, False, {"a": None}, [Number("1")], AMBIGUOUS]
 changes = st.dictionaries(st.sampled_from(FIELDS), st.sampled_from(VALUES), max_size=3)
 deliveries = st.builds(
