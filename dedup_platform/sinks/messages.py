@@ -83,6 +83,8 @@ def _one_an_update(changes: pl.DataFrame, encoding: Encoding) -> pl.DataFrame:
     """A row for each change, with what was before it and what is after it encoded; of an update the later image."""
     kind = pl.col("_change_type")
     images = changes.with_columns(encoding.row(changes).alias("_row"))
+    if (changes["_change_type"] == INSERT).all():  # as when a sink begins
+        return images.with_columns(_before=pl.lit(None, images["_row"].dtype), _after="_row")
     before = pl.when(kind == POSTIMAGE).then(pl.col("_row").shift(1)).when(kind == DELETE).then(pl.col("_row"))
     after = pl.when(kind != DELETE).then(pl.col("_row"))
     # In one piece: what `shift` leaves in two, Polars 2.1 cannot format.
