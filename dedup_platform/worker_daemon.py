@@ -38,8 +38,9 @@ _NO_THREADS = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 # It waits for files to delete that Polars' streaming engine wrote, which no task uses.
-_HARMLESS_THREAD = "polars-ooc-clea"
-_SECONDS_TO_SETTLE = 5.0
+_HARMLESS_THREAD = "polars-ooc-clea S"
+_SECONDS_AT_REST = 1.0
+_SECONDS_TO_REST = 60.0  # a thread that began may have to wait for its turn where the machine is busy
 # Longer than Spark keeps idle workers, a minute: one that it knows is lost with its daemon, and the task with it.
 _SECONDS_UNUSED = 300.0
 
@@ -56,8 +57,8 @@ def main() -> None:
             import_module(module)
     except ImportError as error:
         _become_sparks_own(f"{error}")
-    if not may_be_forked(_SECONDS_TO_SETTLE):
-        _become_sparks_own("a library began threads")
+    if threads := threads_in_the_way():
+        _become_sparks_own(f"there are other threads, {', '.join(threads)}")
     # Else each worker would copy all that is here to look for garbage in it.
     gc.freeze()
     from pyspark import daemon
@@ -80,32 +81,31 @@ def _is_archive_of(path: Path, installed: list[Path]) -> bool:
     return path.is_file() and any(path.is_relative_to(each) for each in installed)
 
 
-def may_be_forked(seconds: float) -> bool:
-    """Whether there is no thread but this one and those known to be harmless, once they sleep; they get some seconds.
+def threads_in_the_way() -> set[str]:
+    """Threads that must not be forked beside, by name and state: all but this one and those known to be harmless.
 
-    False where the system does not tell.
+    One that has something to do is waited for, since even a harmless one may hold a lock then.
     """
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            others = _other_threads()
-        except OSError:
-            return False
-        if set(others) <= {(_HARMLESS_THREAD, "S")}:
-            return True
-        if time.monotonic() > until:
-            return False
+    begun = time.monotonic()
+    while found := _other_threads() - {_HARMLESS_THREAD}:
+        is_at_rest = all(each.endswith(" S") for each in found)
+        if time.monotonic() - begun > (_SECONDS_AT_REST if is_at_rest else _SECONDS_TO_REST):
+            break
         time.sleep(0.01)
+    return found
 
 
-def _other_threads() -> list[tuple[str, str]]:
+def _other_threads() -> set[str]:
     """Name, of up to 15 letters, and state of each; `S` is one that sleeps."""
-    found = []
-    for task in Path("/proc/self/task").iterdir():
+    tasks = Path("/proc/self/task")
+    if not tasks.is_dir():
+        return {"those of a system that does not tell"}
+    found = set()
+    for task in tasks.iterdir():
         if int(task.name) != os.getpid():
             with suppress(FileNotFoundError, ProcessLookupError):  # it may have ended meanwhile
                 name, _, rest = (task / "stat").read_text(encoding="utf-8").partition("(")[2].rpartition(")")
-                found.append((name, rest.split()[0]))
+                found.add(f"{name} {rest.split()[0]}")
     return found
 
 
