@@ -2,13 +2,14 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -86,6 +87,8 @@ def daemon(*words: str, **environment: str) -> Iterator[Daemon]:
             process.wait(PATIENCE)
         finally:
             process.kill()
+            with suppress(ProcessLookupError):  # its workers, if any hangs: the daemon leads their group
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_many_forks_can_use_polars_arrow_and_kafka(kafka_server: KafkaServer, thorough: bool) -> None:
