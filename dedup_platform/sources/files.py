@@ -208,11 +208,14 @@ def _batches(
             return parquet_batches(content, path)
         case "json":
             return json_batches(Lines(decompressed(content, path)), shapes)
+        case "avro":
+            from dedup_platform.sources.avro.files import avro_batches
+
+            return avro_batches(content, path)
         case "csv":
             return csv_batches(Lines(decompressed(content, path)), stream.source.csv)
         case "protobuf":
             return messages.delimited(content, path)
-    return None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ base64, a map is a list of [key, value].
 
 import base64
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -23,6 +23,7 @@ from dedup_platform.sources.compression import DamageError, decompressed
 from dedup_platform.sources.contents import Batch, ColumnContents, listed
 from dedup_platform.sources.records import MAX_RECORD_BYTES, Record, bounded, context_text, damaged
 from dedup_platform.sources.repeated import Repeated
+from dedup_platform.sources.text.json_objects import json_objects
 from dedup_platform.sources.text.json_records import json_content
 
 __all__ = ["parquet_batches", "parquet_records"]
@@ -82,11 +83,11 @@ class _Rows:
         # What is no UTF-8 makes a record malformed, and Polars takes for granted that there is none.
         if not texts or not all(map(_is_utf8, texts)):
             return cls({}, _series(_objects(names, [_json(column) for column in columns], rows.num_rows)), {})
-        typed = {name: (column.type, each) for name, column, each in zip(names, columns, texts, strict=True)}
+        typed = {name: _quoted(column.type, each) for name, column, each in zip(names, columns, texts, strict=True)}
         known = zip(names, columns, texts, strict=True)
         told = {name: _series(column if pa.types.is_boolean(column.type) else each) for name, column, each in known}
         moments = {name: _moments(each) for name, each in zip(names, columns, strict=True) if _is_moment(each.type)}
-        return cls(told, _plain_objects(typed), moments)
+        return cls(told, json_objects(typed), moments)
 
     def column(self, name: str) -> pl.Series:
         """What the JSON of each row has of a field, numbers as their text."""
@@ -177,17 +178,6 @@ def _series(array: pa.Array) -> pl.Series:
     series = pl.from_arrow(array)
     assert isinstance(series, pl.Series)
     return series
-
-
-def _plain_objects(texts: Mapping[str, tuple[pa.DataType, pa.Array]]) -> pl.Series:
-    """The same objects as `_objects` makes, from the type and the texts of the values of each name, at least one."""
-    parts: list[pl.Expr] = []
-    before = "{"
-    for name, (kind, each) in sorted(texts.items()):
-        json, quote = _quoted(kind, each)
-        parts += [pl.lit(before + encode_basestring(name) + ":" + quote), pl.lit(json)]
-        before = quote + ","
-    return pl.select(pl.concat_str(*parts, pl.lit(before[:-1] + "}")).cast(pl.Binary)).to_series()
 
 
 def _quoted(kind: pa.DataType, texts: pa.Array) -> tuple[pl.Series, str]:

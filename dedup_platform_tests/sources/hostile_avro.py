@@ -3,7 +3,9 @@
 Pure: a random number generator in the same state makes the same.
 """
 
+import json
 import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
@@ -27,8 +29,8 @@ _LOGICAL = [
 ]
 
 
-def click_schema(random: Random) -> dict[str, Any]:
-    """A record with the fields user, id and at among others."""
+def click_schema(random: Random, deepest: int = 2) -> dict[str, Any]:
+    """A record with the fields user, id and at among others, and so many levels of parts in them."""
     user = random.choice(["string", ["null", "string"], ["null", "long", "string"], "bytes"])
     at = {"type": "long", "logicalType": f"timestamp-{random.choice(['millis', 'micros', 'nanos'])}"}
     fields = [
@@ -36,7 +38,7 @@ def click_schema(random: Random) -> dict[str, Any]:
         {"name": "id", "type": random.choice(["string", "string", "long", ["string", "long"]])},
         {"name": "at", "type": random.choice([at, at, "string", ["null", at], [at, "string"]])},
     ]
-    makers = _Schemas(random)
+    makers = _Schemas(random, deepest)
     others = [{"name": name, "type": makers.of(0)} for name in NAMES[: random.randint(0, len(NAMES))]]
     merged = []
     while fields or others:  # each in its order, as a type is made before it is used by its name
@@ -47,15 +49,18 @@ def click_schema(random: Random) -> dict[str, Any]:
 class _Schemas:
     """Makes types; some are used again by their name."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, deepest: int) -> None:
         self._random = random
+        self._deepest = deepest
         self._names: list[str] = []
         self._made = 0
 
     def of(self, level: int) -> Any:
         """Any type."""
         luck = self._random.random()
-        if luck < 0.35 or level > 2:
+        if self._deepest < 0 and luck > 0.6:
+            return self._without_parts(level)
+        if luck < 0.35 or (self._deepest >= 0 and level > self._deepest):
             return self._random.choice(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
         if luck < 0.5:
             kind, logical = self._random.choice(_LOGICAL)
@@ -63,6 +68,18 @@ class _Schemas:
         if luck < 0.55 and self._names:
             return self._random.choice(self._names)
         return self._with_parts(level)
+
+    def _without_parts(self, level: int) -> Any:
+        decimal = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
+        date = {"type": "int", "logicalType": "date"}
+        match self._random.randrange(6):
+            case 0:
+                return self._named("enum", symbols=["A", "B", "C"])
+            case 1:
+                return self._fixed(level)
+            case 2:
+                return self._random.sample(["null", "long", "string", "boolean", "double", "float"], 3)
+        return self._random.choice([decimal, ["null", date], [date, "string"]])
 
     def _with_parts(self, level: int) -> Any:
         match self._random.randrange(8):
@@ -259,13 +276,44 @@ class Data:
         return self._random.choice(odd) if self._is_odd() and self._random.random() < share else usual
 
     def _long(self, number: int) -> bytes:
-        number = min(max(number, -(2**63)), 2**63 - 1)
-        left, written = (number << 1) ^ (number >> 63), bytearray()
-        while left >= 0x80:
-            written.append(left & 0x7F | 0x80)
-            left >>= 7
-        written.append(left)
+        written = bytearray(long(min(max(number, -(2**63)), 2**63 - 1)))
         if len(written) < 9 and self._is_odd() and self._random.random() < 0.1:
             written[-1] |= 0x80
             written += b"\x80\0"  # longer than it need be
         return bytes(written)
+
+
+def avro_file(random: Random, schema: Mapping[str, Any], data: Sequence[bytes], share_of_odd: float) -> bytes:
+    """A file of these data in blocks, which about such a share of does not end as it should."""
+    is_packed = random.random() < 0.5
+    known = {"avro.schema": json.dumps(schema), "avro.codec": "deflate" if is_packed else "null"}
+    metadata = b"".join(_sized(part.encode()) for pair in known.items() for part in pair)
+    sync = random.randbytes(16)
+    written = b"Obj\1" + long(len(known)) + metadata + b"\0" + sync
+    left = list(data)
+    while left:
+        size = random.choice([1, 5, 40])
+        some, left = left[:size], left[size:]
+        count = len(some) + (random.choice([-1, 1, 2**40]) if random.random() < share_of_odd / 3 else 0)
+        content = b"".join(some) + (b"\0" if random.random() < share_of_odd / 3 else b"")
+        end = sync if random.random() > share_of_odd / 3 else random.randbytes(16)
+        written += long(count) + _sized(_deflated(content) if is_packed else content) + end
+    return written
+
+
+def _sized(value: bytes) -> bytes:
+    return long(len(value)) + value
+
+
+def _deflated(content: bytes) -> bytes:
+    deflating = zlib.compressobj(1, wbits=-15)
+    return deflating.compress(content) + deflating.flush()
+
+
+def long(number: int) -> bytes:
+    """A number as Avro writes it."""
+    left, written = (number << 1) ^ (number >> 63), bytearray()
+    while left >= 0x80:
+        written.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*written, left])

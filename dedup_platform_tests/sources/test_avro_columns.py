@@ -21,6 +21,7 @@ from dedup_platform.sources.text.canonical_text import (
     time_text,
     timestamp_text,
 )
+from dedup_platform.sources.text.json_records import canonical
 from dedup_platform.sources.text.typed_texts import (
     date_texts,
     decimal_texts,
@@ -73,6 +74,26 @@ def test_texts_are_those_of_single_data(share_of_odd: float, thorough: bool) -> 
         if not share_of_odd:
             assert doubts.count(True) < 25, schema
     assert sure > (seed + 1) * 40
+
+
+@pytest.mark.parametrize("share_of_odd", [0, 0.2])
+def test_json_is_that_of_single_data(share_of_odd: float, thorough: bool) -> None:
+    sure = 0
+    for seed in range(700 if thorough else 30):
+        random = Random(seed)
+        schema = click_schema(random, deepest=-1)
+        reader, data = reader_of(schema), Data(random, schema, share_of_odd).some(50)
+        names = [field["name"] for field in schema["fields"]]
+        assert reader.columns
+        fields, in_doubt = reader.columns.written(pl.Series(data), names)
+        doubts = [False] * len(data) if in_doubt is None else in_doubt.to_list()
+        for name, (texts, written) in zip(names, fields, strict=True):
+            for doubt, each, text, json_text in zip(doubts, data, texts.values, written, strict=True):
+                content = reader.content(each)
+                assert doubt or isinstance(content, dict)
+                assert doubt or (text, json_text) == (text_of(content[name]), canonical(content[name]))
+        sure += doubts.count(False)
+    assert sure > (seed + 1) * 10
 
 
 def test_a_datum_ends_where_its_message_ends() -> None:

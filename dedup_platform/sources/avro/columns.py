@@ -17,6 +17,8 @@ from dedup_platform.sources.avro.logical_types import logical_type
 from dedup_platform.sources.avro.walks import (
     PRIMITIVES,
     Walk,
+    as_they_are,
+    texts_or_numbers,
     walk_bytes,
     walk_doubtful,
     walk_enum,
@@ -37,7 +39,7 @@ from dedup_platform.sources.text.typed_texts import (
     timestamp_texts,
     uuid_texts,
 )
-from dedup_platform.sources.texts import Texts
+from dedup_platform.sources.texts import Texts, quoted_texts
 from dedup_platform.stream.paths import Step
 
 __all__ = ["DatumColumns"]
@@ -63,13 +65,23 @@ class DatumColumns:
         doubt."""
         asked = Asked()
         ends_of_ways = [asked.into(way) for way in ways]
+        in_doubt = self._found(data, asked)
+        return [each.texts(len(data), in_doubt) for each in ends_of_ways], in_doubt
+
+    def written(self, data: pl.Series, names: Sequence[str]) -> tuple[list[tuple[Texts, pl.Series]], pl.Series | None]:
+        """The texts and the JSON of these fields, each without parts, in all data; and which data are in doubt."""
+        asked = Asked(steps={name: Asked(is_asked=True, is_written=True) for name in names})
+        in_doubt = self._found(data, asked)
+        fields = (asked.steps[name] for name in names)
+        return [(each.texts(len(data), in_doubt), each.json(len(data))) for each in fields], in_doubt
+
+    def _found(self, data: pl.Series, asked: Asked) -> pl.Series | None:
         encoded, begins, ends = EncodedBytes.of(data)
         doubts = np.zeros(len(data), np.bool_)
         cursor = Cursor(encoded, begins.copy(), ends, np.arange(len(data)), doubts)
         self._walk(cursor, asked)
         cursor.doubt_all_but_at_end()
-        in_doubt = pl.Series(doubts) if doubts.any() else None
-        return [each.texts(len(data), in_doubt) for each in ends_of_ways], in_doubt
+        return pl.Series(doubts) if doubts.any() else None
 
 
 @dataclass(frozen=True)
@@ -114,7 +126,11 @@ class _Walks:
                 return _Made(walk_map(values.walk), 1 + values.levels)
         if walk := _logical(schema):
             return _Made(walk)
-        return _Made(walk_fixed(schema["size"], base64_texts)) if "size" in schema else self.of(schema["type"])
+        return (
+            _Made(walk_fixed(schema["size"], base64_texts, quoted_texts))
+            if "size" in schema
+            else self.of(schema["type"])
+        )
 
     def _record(self, fields: Sequence[Mapping[str, Any]]) -> _Made:
         made = {field["name"]: self.of(field["type"]) for field in fields}
@@ -134,19 +150,19 @@ def _logical(schema: Mapping[str, Any]) -> Walk | None:
     ticks = logical.ticks
     match logical.name:
         case "timestamp":
-            return walk_longs(lambda numbers: _timestamps(numbers, ticks, logical.zone))
+            return walk_longs(lambda numbers: _timestamps(numbers, ticks, logical.zone), texts_or_numbers)
         case "time":
-            return walk_longs(lambda numbers: Texts(time_texts(numbers, ticks)))
+            return walk_longs(lambda numbers: Texts(time_texts(numbers, ticks)), texts_or_numbers)
         case "date":
-            return walk_longs(lambda numbers: Texts(date_texts(numbers)))
+            return walk_longs(lambda numbers: Texts(date_texts(numbers)), texts_or_numbers)
         case "uuid":
-            return walk_fixed(16, uuid_texts)
+            return walk_fixed(16, uuid_texts, quoted_texts)
     texts_of = partial(decimal_texts, scale=logical.scale)
     if schema["type"] == "bytes":
-        return walk_bytes(texts_of, _MOST_DIGIT_BYTES)
+        return walk_bytes(texts_of, as_they_are, _MOST_DIGIT_BYTES)
     if schema["size"] > _MOST_DIGIT_BYTES:
         raise ValueError("its decimals are too long")
-    return walk_fixed(schema["size"], texts_of)
+    return walk_fixed(schema["size"], texts_of, as_they_are)
 
 
 def _timestamps(numbers: Longs, ticks: int, zone: str) -> Texts:

@@ -94,8 +94,10 @@ class Asked:
     """A value that is asked for, or into which the way to such a value leads."""
 
     is_asked: bool = False
+    is_written: bool = False
+    """Whether its JSON is asked for, too."""
     steps: dict[Step, "Asked"] = field(default_factory=dict)
-    _found: list[tuple[Places, Texts]] = field(default_factory=list)
+    _found: list[tuple[Places, Texts, pl.Series | None]] = field(default_factory=list)
 
     def into(self, steps: Sequence[Step]) -> "Asked":
         """What is at the end of some steps, which is asked for from now on."""
@@ -104,20 +106,28 @@ class Asked:
             return self
         return self.steps.setdefault(steps[0], Asked()).into(steps[1:])
 
-    def found(self, rows: Places, texts: Texts) -> None:
-        """Keep the texts of the value in some data."""
-        self._found.append((rows, texts))
+    def found(self, rows: Places, texts: Texts, json: pl.Series | None = None) -> None:
+        """Keep the texts of the value in some data, and its JSON."""
+        self._found.append((rows, texts, json))
 
     def texts(self, count: int, in_doubt: pl.Series | None) -> Texts:
         """The texts of the value in all of so many data; null where there is none."""
         if len(self._found) == 1 and len(self._found[0][0]) == count:
-            [(_, texts)] = self._found
+            [(_, texts, _)] = self._found
             return Texts(texts.values, in_doubt, texts.moments)
         values = no_texts(count)
-        knows_moments = any(texts.moments is not None for _, texts in self._found)
+        knows_moments = any(texts.moments is not None for _, texts, _ in self._found)
         moments = pl.Series([None], dtype=pl.Int64).new_from_index(0, count) if knows_moments else None
-        for rows, texts in self._found:
+        for rows, texts, _ in self._found:
             values = values.scatter(rows, texts.values)
             if texts.moments is not None and moments is not None:
                 moments = moments.scatter(rows, texts.moments)
         return Texts(values, in_doubt, moments)
+
+    def json(self, count: int) -> pl.Series:
+        """The JSON of the value in all of so many data."""
+        written = pl.Series(["null"]).new_from_index(0, count)
+        for rows, _, json in self._found:
+            if json is not None:
+                written = json if len(rows) == count else written.scatter(rows, json)
+        return written

@@ -14,14 +14,15 @@ from typing import Any, BinaryIO, Protocol
 import cramjam
 import zstandard
 
-from dedup_platform.sources.avro.datum import DatumReader, MalformedDatumError, datum_reader
+from dedup_platform.sources.avro.blocks import FACTS, Block, BlockColumns, MalformedBlockError, record_of
+from dedup_platform.sources.avro.datum import MalformedDatumError, datum_reader
 from dedup_platform.sources.compression import DamageError, decompressed
+from dedup_platform.sources.contents import Batch, listed
 from dedup_platform.sources.pieces import MAX_PIECE_BYTES, Pieces, zigzag
-from dedup_platform.sources.records import MAX_RECORD_BYTES, Record, context_text, damaged, oversized
-from dedup_platform.sources.text.json_records import canonical
+from dedup_platform.sources.records import Record, damaged
 from dedup_platform.stream.schemas import avro_record
 
-__all__ = ["avro_records"]
+__all__ = ["avro_batches", "avro_records"]
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
@@ -34,35 +35,110 @@ _UNPACKING_ERRORS = (
     zlib.error,
     zstandard.ZstdError,
 )
-_FACTS = {"format": "avro", "encoding": "json"}
+_ALONE = 1024
 
 
 def avro_records(file: BinaryIO, name: str) -> Iterator[Record]:
     """The records of one open file, which may be compressed as a whole too."""
-    context = context_text(**_FACTS)
     pieces = Pieces(decompressed(file, name))
     try:
-        for fields in _data(pieces):
-            payload = canonical(fields).encode()
-            if len(payload) > MAX_RECORD_BYTES:
-                yield oversized(payload, **_FACTS)
-            else:
-                yield payload, fields, context
+        container = _Container(pieces)
+        for block in container.blocks():
+            yield from map(record_of, container.data(block))
     except DamageError as damage:
-        yield damaged(pieces.rest, damage, **_FACTS)
+        yield damaged(pieces.rest, damage, **FACTS)
 
 
-def _data(pieces: Pieces) -> Iterator[dict[str, Any]]:
-    if pieces.take(len(_MAGIC)) != _MAGIC:
-        raise pieces.damage("it is no Avro file")
-    metadata = _metadata(pieces)
-    read, unpack = _reader(pieces, metadata), _unpacker(pieces, metadata)
-    sync = pieces.take(_SYNC_BYTES)
-    while not pieces.are_at_end:
-        count, block = _long(pieces), pieces.take(_long(pieces))
-        if pieces.take(_SYNC_BYTES) != sync:
-            raise pieces.damage("a block does not end as the file's blocks do")
-        yield from _block(pieces, read, count, unpack(block))
+def avro_batches(file: BinaryIO, name: str) -> Iterator[Batch]:
+    """The same records, those together that were read together."""
+    pieces = Pieces(decompressed(file, name))
+    try:
+        yield from _batches(_Container(pieces))
+    except DamageError as damage:
+        yield listed([damaged(pieces.rest, damage, **FACTS)])
+
+
+def _batches(container: "_Container") -> Iterator[Batch]:
+    columns = BlockColumns(container.schema, container.read)
+    try:
+        yield from _gathered(container, columns)
+        yield from columns.batches()
+    except MalformedBlockError as malformed:
+        container.pieces.rest = malformed.rest
+        raise malformed.block.damage from None
+
+
+def _gathered(container: "_Container", columns: BlockColumns) -> Iterator[Batch]:
+    """The records of all blocks but the last few, which then are gathered."""
+    try:
+        for block in container.blocks():
+            if not columns.add(block):
+                yield from columns.batches()
+                yield from _alone(map(record_of, container.data(block)))
+            elif columns.are_many:
+                yield from columns.batches()
+    except DamageError:
+        yield from columns.batches()
+        raise
+
+
+def _alone(records: Iterator[Record]) -> Iterator[Batch]:
+    """Records that are read one by one, some of them together. DamageError behind those before it."""
+    waiting: list[Record] = []
+    try:
+        for record in records:
+            waiting.append(record)
+            if len(waiting) == _ALONE:
+                yield listed(waiting)
+                waiting = []
+    except DamageError:
+        if waiting:
+            yield listed(waiting)
+        raise
+    if waiting:
+        yield listed(waiting)
+
+
+class _Container:
+    """An open file behind its header."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        if pieces.take(len(_MAGIC)) != _MAGIC:
+            raise pieces.damage("it is no Avro file")
+        metadata = _metadata(pieces)
+        self.pieces = pieces
+        try:
+            self.schema = avro_record(metadata.get(b"avro.schema", b""))
+            self.read = datum_reader(self.schema)
+        except ValueError as error:
+            raise pieces.damage(f"its schema {error}") from None
+        self._unpack = _unpacker(pieces, metadata)
+        self._sync = pieces.take(_SYNC_BYTES)
+
+    def blocks(self) -> Iterator[Block]:
+        """Its blocks, unpacked."""
+        pieces = self.pieces
+        while not pieces.are_at_end:
+            count, content = _long(pieces), pieces.take(_long(pieces))
+            if pieces.take(_SYNC_BYTES) != self._sync:
+                raise pieces.damage("a block does not end as the file's blocks do")
+            malformed = pieces.damage("a record of the block before is not what the schema says")
+            yield Block(self._unpack(content), count, malformed)
+
+    def data(self, block: Block) -> Iterator[dict[str, Any]]:
+        """The data of a block, read one by one."""
+        at = 0
+        for _ in range(block.count):
+            begin = at
+            try:
+                fields, at = self.read(block.content, begin)
+            except MalformedDatumError:
+                self.pieces.rest = block.content[begin:]
+                raise block.damage from None
+            yield fields
+        if at != len(block.content):
+            self.pieces.rest = block.content[at:]
+            raise self.pieces.damage(f"the block before holds more than its {block.count} records")
 
 
 def _long(pieces: Pieces) -> int:
@@ -78,28 +154,6 @@ def _metadata(pieces: Pieces) -> dict[bytes, bytes]:
             name = pieces.take(_long(pieces))
             metadata[name] = pieces.take(_long(pieces))
     return metadata
-
-
-def _reader(pieces: Pieces, metadata: dict[bytes, bytes]) -> DatumReader:
-    try:
-        return datum_reader(avro_record(metadata.get(b"avro.schema", b"")))
-    except ValueError as error:
-        raise pieces.damage(f"its schema {error}") from None
-
-
-def _block(pieces: Pieces, read: DatumReader, count: int, block: bytes) -> Iterator[dict[str, Any]]:
-    at = 0
-    for _ in range(count):
-        begin = at
-        try:
-            fields, at = read(block, begin)
-        except MalformedDatumError:
-            pieces.rest = block[begin:]
-            raise pieces.damage("a record of the block before is not what the schema says") from None
-        yield fields
-    if at != len(block):
-        pieces.rest = block[at:]
-        raise pieces.damage(f"the block before holds more than its {count} records")
 
 
 def _unpacker(pieces: Pieces, metadata: dict[bytes, bytes]) -> Callable[[bytes], bytes]:

@@ -10,11 +10,13 @@ from dedup_platform.sources.avro.cursors import Asked, Cursor, Longs
 from dedup_platform.sources.binary_columns import EncodedBytes, Places
 from dedup_platform.sources.text.blocks import as_texts
 from dedup_platform.sources.text.typed_texts import base64_texts, float_texts
-from dedup_platform.sources.texts import Texts
+from dedup_platform.sources.texts import Texts, quoted_texts
 
 __all__ = [
     "PRIMITIVES",
     "Walk",
+    "as_they_are",
+    "texts_or_numbers",
     "walk_bytes",
     "walk_doubtful",
     "walk_enum",
@@ -30,6 +32,9 @@ T = TypeVar("T")
 
 Walk = Callable[[Cursor, Asked | None], None]
 """Goes with a cursor over the values of one type, and keeps what is asked for of them."""
+
+Write = Callable[[pl.Series], pl.Series]
+"""From values to their texts, or from texts to the JSON of what they are texts of."""
 
 _Slices = tuple[EncodedBytes, Places, Longs]
 """Bytes, and where in them values begin and how long each is."""
@@ -136,27 +141,46 @@ def _block(cursor: Cursor) -> Longs:
     return np.minimum(np.abs(np.maximum(counts, -_MOST_ITEMS - 1)), _MOST_ITEMS + 1)
 
 
-def _leaf(read: Callable[[Cursor], T], texts_of: Callable[[T], Texts]) -> Walk:
+def _leaf(read: Callable[[Cursor], T], texts_of: Callable[[T], Texts], json_of: Write) -> Walk:
     def walk(cursor: Cursor, asked: Asked | None) -> None:
         values = read(cursor)
         if asked and asked.is_asked:
-            asked.found(cursor.rows, texts_of(values))
+            texts = texts_of(values)
+            asked.found(cursor.rows, texts, json_of(texts.values) if asked.is_written else None)
 
     return walk
 
 
-def walk_longs(texts_of: Callable[[Longs], Texts]) -> Walk:
+def as_they_are(texts: pl.Series) -> pl.Series:
+    """The JSON of numbers and booleans."""
+    return texts
+
+
+def texts_or_numbers(texts: pl.Series) -> pl.Series:
+    """The JSON of texts that may be Numbers: then they are nothing but digits."""
+    quoted = quoted_texts(texts)
+    are_numbers = texts.str.contains("^-?[0-9]+$")
+    return quoted.zip_with(~are_numbers, texts) if are_numbers.any() else quoted
+
+
+def _floats_or_texts(texts: pl.Series) -> pl.Series:
+    """The JSON of floats: NaN and the infinities are texts."""
+    are_numbers = texts.str.contains("[0-9]$")
+    return texts if are_numbers.all() else texts.zip_with(are_numbers, quoted_texts(texts))
+
+
+def walk_longs(texts_of: Callable[[Longs], Texts], json_of: Write) -> Walk:
     """Over whole numbers."""
-    return _leaf(Cursor.longs, texts_of)
+    return _leaf(Cursor.longs, texts_of, json_of)
 
 
 def walk_enum(symbols: Sequence[str]) -> Walk:
     """Over the places of symbols, at least one."""
     names = pl.Series(symbols, dtype=pl.String)
-    return _leaf(lambda cursor: cursor.indexes(len(names)), lambda indexes: Texts(names[indexes]))
+    return _leaf(lambda cursor: cursor.indexes(len(names)), lambda indexes: Texts(names[indexes]), quoted_texts)
 
 
-def walk_bytes(texts_of: Callable[[pl.Series], pl.Series], most: int | None = None) -> Walk:
+def walk_bytes(texts_of: Write, json_of: Write, most: int | None = None) -> Walk:
     """Over bytes behind their size; in doubt if they are more than `most`."""
 
     def read(cursor: Cursor) -> _Slices:
@@ -166,14 +190,15 @@ def walk_bytes(texts_of: Callable[[pl.Series], pl.Series], most: int | None = No
             sizes = np.minimum(sizes, most)
         return cursor.data, begins, sizes
 
-    return _leaf(read, lambda values: Texts(texts_of(_sliced(values))))
+    return _leaf(read, lambda values: Texts(texts_of(_sliced(values))), json_of)
 
 
-def walk_fixed(size: int, texts_of: Callable[[pl.Series], pl.Series]) -> Walk:
+def walk_fixed(size: int, texts_of: Write, json_of: Write) -> Walk:
     """Over so many bytes."""
     return _leaf(
         lambda cursor: (cursor.data, *cursor.skip(np.full(len(cursor), size))),
         lambda values: Texts(texts_of(_sliced(values))),
+        json_of,
     )
 
 
@@ -182,6 +207,7 @@ def _floats(dtype: type[np.floating]) -> Walk:
     return _leaf(
         lambda cursor: cursor.data.fixed(cursor.skip(np.full(len(cursor), size))[0], dtype),
         lambda values: Texts(float_texts(values.astype(dtype, copy=False))),
+        _floats_or_texts,
     )
 
 
@@ -204,14 +230,18 @@ def _booleans(cursor: Cursor) -> pl.Series:
     return pl.Series(values == 1)
 
 
+def _whole_numbers(numbers: Longs) -> Texts:
+    return Texts(pl.Series(numbers).cast(pl.String))
+
+
 PRIMITIVES: dict[str, Walk] = {
     "null": lambda _, __: None,
-    "boolean": _leaf(_booleans, lambda values: Texts(values.cast(pl.String))),
-    "int": walk_longs(lambda numbers: Texts(pl.Series(numbers).cast(pl.String))),
-    "long": walk_longs(lambda numbers: Texts(pl.Series(numbers).cast(pl.String))),
+    "boolean": _leaf(_booleans, lambda values: Texts(values.cast(pl.String)), as_they_are),
+    "int": walk_longs(_whole_numbers, as_they_are),
+    "long": walk_longs(_whole_numbers, as_they_are),
     "float": _floats(np.float32),
     "double": _floats(np.float64),
-    "bytes": walk_bytes(base64_texts),
-    "string": _leaf(_strings, Texts),
+    "bytes": walk_bytes(base64_texts, quoted_texts),
+    "string": _leaf(_strings, Texts, quoted_texts),
 }
 """Over the types without parts or names, by what they are called."""
