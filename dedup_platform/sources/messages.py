@@ -173,10 +173,11 @@ class MessageReader:
             yield fits.arg_true(), b"", {"format": source.format}
             return
         headers = values.bin.head(header)
-        for found, count in headers.filter(fits).value_counts().iter_rows():
+        counted = headers.rename("header").filter(fits).value_counts()
+        for found in counted.filter(pl.col("count") >= _FEW)["header"]:
             facts: dict[str, Any] = {"format": source.format}
             alike = fits & (headers == pl.Series([found]))
-            if count >= _FEW and (begin := self._begin(values.filter(alike)[0], facts)):
+            if begin := self._begin(values.filter(alike)[0], facts):
                 yield (alike & values.bin.starts_with(begin)).arg_true(), begin, facts
 
     def _begin(self, value: bytes, facts: dict[str, Any]) -> bytes | None:
