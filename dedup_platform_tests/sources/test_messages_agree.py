@@ -116,7 +116,7 @@ def test_json(said: str, has_registry: bool, registry: Registry, thorough: bool)
     registry.add(3, '"string"', "AVRO")
     source: dict[str, Any] = {"registry": {"url": registry.url}} if has_registry else {}
     stream = topic_stream("json", said=STREAMS[said], **source)
-    for seed in range(75 if thorough else 3):
+    for seed in range(75 if thorough else 2):
         random = Random(f"{said} {seed} {has_registry}")
         values = json_file(random, 120, share_of_odd=random.choice([0.1, 0.3, 0.6, 0.9])).split(b"\n")
         if has_registry:
