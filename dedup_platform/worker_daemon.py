@@ -32,11 +32,8 @@ TAKEN_BY_TASKS = (
 )
 """Without those of S3: Boto takes a fifth of a second, which the first task of every session would wait for."""
 # When they are loaded, the allocators of Polars and Arrow begin threads, and so does what NumPy multiplies with.
-_NO_THREADS = {
-    "_RJEM_MALLOC_CONF": "background_thread:false",
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
-    "OPENBLAS_NUM_THREADS": "1",
-}
+_ALLOCATORS = ("_RJEM_MALLOC_CONF", "JE_ARROW_MALLOC_CONF")
+_NO_THREAD = "background_thread:false"
 # It waits for files to delete that Polars' streaming engine wrote, which no task uses.
 _HARMLESS_THREAD = "polars-ooc-clea S"
 _SECONDS_AT_REST = 1.0
@@ -51,7 +48,7 @@ def main() -> None:
     Spark would keep it: it has a daemon for each session of a server, and forgets it when the session has ended.
     """
     sys.path[:] = without_archives(sys.path)
-    os.environ.update({**_NO_THREADS, **os.environ})
+    _want_no_threads()
     try:
         for module in TAKEN_BY_TASKS:
             import_module(module)
@@ -66,6 +63,14 @@ def main() -> None:
     waiting = SimpleNamespace(select=until_unused(_SECONDS_UNUSED), error=select.error)
     daemon.select = waiting  # type: ignore[assignment, attr-defined]  # the only way to have a say in its loop
     daemon.manager()
+
+
+def _want_no_threads() -> None:
+    """Ask libraries not to begin threads, unless somebody asked for them."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for name in _ALLOCATORS:
+        # Of what stands twice the last counts. Whoever started this may have imported Polars, which writes its own there.
+        os.environ[name] = ",".join(filter(None, (_NO_THREAD, os.environ.get(name))))
 
 
 def without_archives(path: list[str]) -> list[str]:

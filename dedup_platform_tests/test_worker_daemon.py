@@ -77,7 +77,9 @@ class Daemon:
 @contextmanager
 def daemon(*words: str, **environment: str) -> Iterator[Daemon]:
     """A daemon while the block runs; it ends, as Spark's does, when nobody can write to it any more."""
-    told = {"PYTHON_WORKER_FACTORY_SECRET": SECRET, "OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "4", **environment}
+    as_by_polars = {"_RJEM_MALLOC_CONF": os.environ.get("_RJEM_MALLOC_CONF", "dirty_decay_ms:500")}
+    told = {"PYTHON_WORKER_FACTORY_SECRET": SECRET, "OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "4"}
+    told |= as_by_polars | environment
     command = [sys.executable, "-m", *words[:1], "pyspark.worker", *words[1:]]
     with subprocess.Popen(command, env=os.environ | told, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         try:
