@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from dedup_platform.sources.compression import DamageError
 from dedup_platform.sources.records import AMBIGUOUS, DAMAGED_FILE, MALFORMED_RECORD, MAX_RECORD_BYTES, Record
+from dedup_platform.sources.text.csv_lines import csv_batches
 from dedup_platform.sources.text.csv_records import csv_content, csv_records
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.stream.format import CsvFormat
@@ -258,3 +259,11 @@ def test_any_bytes_give_records_that_hold_them_all_in_order(pieces: list[bytes],
 def test_many_bad_lines_do_not_take_long() -> None:
     bad = b'"a"b,1\n' * 100_000
     assert len(read(b"id,at\n" + bad)) == 100_000
+
+
+@pytest.mark.parametrize("lines", [b'1","2\n', b'1","2\n3,4\n', b'1","2\n3,4\n5""6"7\n'])
+def test_many_quotes_left_open_do_not_take_long(lines: bytes) -> None:
+    content = b"id,at\n" + lines * 50_000
+    payloads = [payload for payload, _, _ in read(content)]
+    assert payloads == content.splitlines()[1:]
+    assert payloads == [payload for batch, _, _ in csv_batches(Lines(chunks(content, MIB))) for payload in batch]

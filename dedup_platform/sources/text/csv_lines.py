@@ -153,11 +153,11 @@ def _taken_apart(block: bytes, delimiter: str, final: bool) -> tuple[pl.Series, 
         taken += [line.rstrip(b"\r\n") for line in lines[at:following]]
         at = following
         read = 0
-        for end, payload, row in parsed(lines[at : at + window], delimiter, final and at + window >= len(lines)):
+        for end, payload, row, known in parsed(lines[at : at + window], delimiter, final and at + window >= len(lines)):
             read = end
             if row != []:  # a blank line
                 taken.append(payload)
-            if odd[bisect_left(odd, at + end)] > at + end:
+            if known <= end and odd[bisect_left(odd, at + end)] > at + end:
                 break
         if not read and at + window >= len(lines):
             break

@@ -73,7 +73,7 @@ def csv_content(payload: bytes, header: Sequence[str] | None, delimiter: str = C
 
 def header_of(payload: bytes, delimiter: str) -> list[str] | None:
     """The names of the columns in a file's first record; None if it is unusable."""
-    [(_, _, row)] = parsed(payload.splitlines(keepends=True), delimiter, final=True)
+    [(_, _, row, _)] = parsed(payload.splitlines(keepends=True), delimiter, final=True)
     if row is None or len(payload) > _MAX_HEADER_BYTES:
         return None
     # A name in another encoding must not cost the other columns: it is no field that a stream can name.
@@ -115,7 +115,7 @@ def _rows(lines: Lines, delimiter: str) -> Iterator[tuple[bytes, _Row | None]]:
         final = not _extend(waiting, blocks)
         are_texts = _is_text(b"".join(waiting))
         read = 0
-        for end, payload, row in parsed(waiting, delimiter, final and not lines.damage):
+        for end, payload, row, _ in parsed(waiting, delimiter, final and not lines.damage):
             read = end
             if row != []:  # a blank line
                 yield payload, row if are_texts or _is_text(payload) else None
@@ -134,8 +134,9 @@ def _extend(lines: list[bytes], blocks: Iterator[list[bytes]]) -> bool:
     return False
 
 
-def parsed(lines: list[bytes], delimiter: str, final: bool) -> Iterator[tuple[int, bytes, _Row | None]]:
-    """Each record: the number of the line after it, its bytes, its fields (None: malformed; none: a blank line).
+def parsed(lines: list[bytes], delimiter: str, final: bool) -> Iterator[tuple[int, bytes, _Row | None, int]]:
+    """Each record: the number of the line after it, its bytes, its fields (None: malformed; none: a blank line), and up
+    to which line it is known how records end.
 
     Unless these lines are the final ones, a record that could go on after them is left out.
     """
@@ -146,17 +147,37 @@ def parsed(lines: list[bytes], delimiter: str, final: bool) -> Iterator[tuple[in
             for row in reader:
                 end = base + reader.line_num
                 payload = lines[start] if end == start + 1 else _joined(lines[start:end])
-                yield end, payload.rstrip(b"\r\n"), row
+                yield end, payload.rstrip(b"\r\n"), row, end
                 start = end
             return
         except csv.Error:
             end = base + reader.line_num
-            if end == len(lines) and not final and sum(map(len, lines[start:])) <= MAX_RECORD_BYTES:
+            size = sum(map(len, lines[start:end]))
+            is_long = size > MAX_RECORD_BYTES
+            if end == len(lines) and not final and not is_long:
                 return
-            yield start + 1, lines[start].rstrip(b"\r\n"), None
+            known = max(start + 1, end - 1)
+            yield start + 1, lines[start].rstrip(b"\r\n"), None, known
             start += 1
+            # A quote that one of these lines leaves open would lead to the same place, and is not followed there again.
+            for start in range(start, known):  # noqa: B020  # it goes on from there
+                size -= len(lines[start - 1])
+                fields = _row_alone(lines[start], delimiter)
+                if fields is None and is_long and size <= MAX_RECORD_BYTES:
+                    break
+                yield start + 1, lines[start].rstrip(b"\r\n"), fields, known
+            else:
+                start = known
             if end > start:
-                base, reader = start, _reader(lines[start:], delimiter)
+                base, reader = start, _reader(lines, delimiter, start)
+
+
+def _row_alone(line: bytes, delimiter: str) -> _Row | None:
+    """The fields of a record that is one line; None if it goes on or is malformed."""
+    try:
+        return next(_reader([line], delimiter))
+    except csv.Error:
+        return None
 
 
 def _joined(lines: list[bytes]) -> bytes:
@@ -165,9 +186,10 @@ def _joined(lines: list[bytes]) -> bytes:
     return b"".join(lines)
 
 
-def _reader(lines: list[bytes], delimiter: str) -> Any:
+def _reader(lines: list[bytes], delimiter: str, start: int = 0) -> Any:
     csv.field_size_limit(sys.maxsize)  # Lines bounds the lines, and `parsed` the records
-    return csv.reader((line.decode("utf-8", "surrogateescape") for line in lines), strict=True, delimiter=delimiter)
+    texts = (lines[number].decode("utf-8", "surrogateescape") for number in range(start, len(lines)))
+    return csv.reader(texts, strict=True, delimiter=delimiter)
 
 
 def _is_text(payload: bytes) -> bool:
