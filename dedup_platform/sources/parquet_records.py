@@ -33,6 +33,12 @@ _YEAR_9999 = 253_370_764_800_000_000
 """Microseconds between 1970 and the first moment of it."""
 _FACTS = {"format": "parquet"}
 _BYTES = pa.large_binary()
+_ARE_BYTES = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
 _MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
 
 
@@ -268,7 +274,7 @@ def _texts(array: pa.Array) -> pa.Array:
     kind = array.type
     if _is_text(kind):
         return array.cast(pa.large_string())
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+    if any(is_kind(kind) for is_kind in _ARE_BYTES):
         values = (None if value is None else base64.b64encode(value).decode() for value in array.to_pylist())
         return pa.array(values, pa.large_string())
     if pa.types.is_timestamp(kind) and kind.tz:

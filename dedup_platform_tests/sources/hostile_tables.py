@@ -41,6 +41,7 @@ TYPES: Mapping[str, tuple[pa.DataType, Sequence[Any]]] = {
     "wide decimal": (pa.decimal256(60, 10), [Decimal("1e-10"), Decimal(10) ** 49]),
     "boolean": (pa.bool_(), [True, False]),
     "binary": (pa.binary(), [b"", b"\xff\0", b"abc"]),
+    "binary_view": (pa.binary_view(), [b"", b"\xff\0", b"abc"]),
     "fixed": (pa.binary(3), [b"\xff\0a", b"abc"]),
     "date": (pa.date32(), [0, 19_783, -1, 2**31 - 1]),
     "time": (pa.time64("us"), [0, 86_399_999_999]),

@@ -64,6 +64,7 @@ def payloads(columns: Mapping[str, pa.Array]) -> list[str]:
         (pa.array([date(2024, 3, 1)]), ['"2024-03-01"']),
         (pa.array([time(1, 2, 3, 4)]), ['"01:02:03.000004"']),
         (pa.array([b"\xff\0"]), ['"/wA="']),
+        (pa.array([b"\xff\0", b"text"], pa.binary_view()), ['"/wA="', '"dGV4dA=="']),
         (pa.array([[1, None], []]), ["[1,null]", "[]"]),
         (pa.array([{"b": 1, "a": "x"}]), ['{"a":"x","b":1}']),
         (
