@@ -3,6 +3,7 @@
 import gzip
 import io
 import random
+import zlib
 
 import cramjam
 import pytest
@@ -205,11 +206,31 @@ def test_damaged_snappy(content: bytes, given: bytes, reason: str, offset: int) 
     assert damage.offset == offset
 
 
+def member(text: bytes, flags: int, size: int) -> bytes:
+    """A member of gzip whose header has the parts of these flags, each of about so many bytes."""
+    header = b"\x1f\x8b\x08" + bytes([flags]) + b"\0\0\0\0\0\xff"
+    header += (size.to_bytes(2, "little") + b"x" * size) * bool(flags & 4)
+    header += (b"name" * (size // 4) + b"\0") * bool(flags & 8) + (b"said" * (size // 4) + b"\0") * bool(flags & 16)
+    checksum = (zlib.crc32(header) & 0xFFFF).to_bytes(2, "little") if flags & 2 else b""
+    return header + checksum + gzip.compress(text, mtime=0)[10:]
+
+
+@pytest.mark.parametrize("size", [0, 8, 1024, 2048, 5000, 10_000])
+@pytest.mark.parametrize("flags", [0, 2, 4, 8, 16, 8 | 16, 4 | 16, 2 | 4 | 8 | 16])
+def test_gzip_headers_of_all_lengths(flags: int, size: int) -> None:
+    content = b"".join(member(text, flags, size) for text in CHUNKS[:3])
+    assert read(content) == (b"".join(CHUNKS[:3]), None)
+    found, damage = read(member(b"first", 0, 0) + member(b"second", flags | 32, size))
+    assert found == b"first"
+    assert damage is not None
+    assert "unknown header flags set" in damage.reason
+
+
 def test_damage_is_what_zlib_says_of_it(monkeypatch: pytest.MonkeyPatch, thorough: bool) -> None:
     """Of bytes that zlib takes for damage the quicker decoder may give a few more before it notices."""
     cases = [_damaged(random.Random(seed)) for seed in range(5000 if thorough else 150)]
     found = [read(each) for each in cases]
-    monkeypatch.setattr(compression, "_igzip", compression._zlib)
+    monkeypatch.setattr(compression, "_Igzip", compression._zlib)
     for case, (content, damage) in zip(cases, found, strict=True):
         expected, exact_damage = read(case)
         assert repr(damage) == repr(exact_damage)
