@@ -110,7 +110,7 @@ class RecordColumns:
     """What records hold of some fields, read once, and the paths of the files that they are of."""
 
     def __init__(self, contents: Contents, fields: Sequence[NamedField], paths: Callable[[], pl.Series]) -> None:
-        self._texts = dict(zip(fields, contents.texts(fields), strict=True))
+        self._texts = dict(zip(fields, contents.texts(fields), strict=True)) if fields else {}
         self._paths = paths
         self.count = len(contents)
 
@@ -126,6 +126,8 @@ class RecordColumns:
     @property
     def in_doubt(self) -> pl.Series | None:
         """The records that must be asked themselves, as `Texts` has them."""
+        if not self._texts:  # nothing tells which are malformed
+            return pl.Series([True]).new_from_index(0, self.count)
         return any_of(texts.in_doubt for texts in self._texts.values())
 
 

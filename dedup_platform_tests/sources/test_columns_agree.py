@@ -40,6 +40,13 @@ STREAMS: dict[str, dict[str, Any]] = {
             },
         }
     },
+    "nothing of the record": {
+        "fields": {
+            "entity_id": {"path": "region=([^/]+)"},
+            "event_id": {"path": "/([^/]+)$"},
+            "event_time": {"join": [{"path": "/([0-9]{4})"}, {"constant": "03-01"}], "with": "-"},
+        }
+    },
     "several ids": {"fields": {"event_id": ["id", "n"], "attributes": {"day": {"field": "at", "type": "timestamp"}}}},
     "a hash of all": {"fields": {"event_id": {"hash": "*"}}},
     "a hash of some": {"fields": {"event_id": {"hash": ["id", "actor.id", "n"]}, "arrival_time": "at"}},
@@ -51,6 +58,7 @@ CSV_STREAMS: dict[str, dict[str, Any]] = {
     "names": {"fields": {"attributes": {"page": "page", "n": {"field": "n", "type": "double"}, "none": "none"}}},
     "a column of two names": {"fields": {"attributes": {"page": "page", "actor": "actor.id", "id": ["actor", "id"]}}},
     "definitions": STREAMS["definitions"],
+    "nothing of the record": STREAMS["nothing of the record"],
     "several ids": {"fields": {"event_id": ["id", "n"]}, "missing_entity": "reject"},
     "a hash of all": {"fields": {"event_id": {"hash": "*"}}},
     "a hash of some": {"fields": {"event_id": {"hash": ["id", "n"]}, "arrival_time": "at"}},
