@@ -70,6 +70,8 @@ def avro_record(content: bytes, *referenced: bytes) -> Mapping[str, Any]:
         schema = parse_schema(json.loads(content), named_schemas=named)
     except (AttributeError, KeyError, RecursionError, SchemaParseException, TypeError, ValueError) as error:
         raise ValueError(f"is no Avro schema: {_line(str(error))}") from None
+    if any(type(each.get("size", 0)) is not int for each in named.values()):
+        raise ValueError("is no Avro schema: the size of a fixed is no whole number")
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise ValueError('is not the Avro schema of a record; write {"type": "record", "name": …, "fields": […]}')
     return schema

@@ -167,6 +167,26 @@ def test_a_list_of_as_many_nulls_as_there_are_numbers_is_malformed(tmp_path: Pat
     assert fields["many"] == [None] * 3
 
 
+@pytest.mark.parametrize("scale", [1001, 10**9, 10**20])
+def test_numbers_of_very_many_decimals_are_bytes(tmp_path: Path, scale: int) -> None:
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 10**20, "scale": scale}
+    schema = record(*CLICK, {"name": "value", "type": kind})
+    [fields] = contents(avro_stream(tmp_path, schema), b"\2u\2e\2t\2\5")
+    assert isinstance(fields, dict)
+    assert fields["value"] == "BQ=="
+
+
+def test_a_list_has_at_most_1000_nulls(tmp_path: Path) -> None:
+    lists = {"type": "array", "items": {"type": "array", "items": "null"}}
+    stream = avro_stream(tmp_path, record(*CLICK, {"name": "many", "type": lists}))
+    most, more, following = _varint(1000 << 1) + b"\0", _varint(1001 << 1) + b"\0", _varint(600 << 1) * 2 + b"\0"
+    [fields] = contents(stream, b"\2u\2e\2t\4" + most * 2 + b"\0")
+    assert isinstance(fields, dict)
+    assert fields["many"] == [[None] * 1000] * 2
+    assert contents(stream, b"\2u\2e\2t\2" + more + b"\0") == [BAD]
+    assert contents(stream, b"\2u\2e\2t\2" + following + b"\0") == [BAD]
+
+
 longs = st.integers(-(2**63), 2**63 - 1)
 data_of_all = st.fixed_dictionaries(
     {
@@ -363,6 +383,21 @@ def test_a_block_that_unpacks_to_more_than_256_mib_is_damage() -> None:
     assert "the block before is larger than 268435456 bytes" in damage_of(header + block(1, packed))[2]
     header = container("snappy", [])
     assert "it is too large" in damage_of(header + block(1, b"\xff\xff\xff\xff\x0f" + bytes(8)))[2]
+
+
+@pytest.mark.parametrize("size", ["5", 2.5, None])
+def test_a_fixed_of_no_whole_size_is_damage(size: Any) -> None:
+    schema = json.dumps(record({"name": "fixed", "type": {"type": "fixed", "name": "f", "size": size}})).encode()
+    header = b"Obj\1\2" + _varint(22) + b"avro.schema" + _varint(len(schema) << 1) + schema + b"\0" + SYNC
+    assert "is no Avro schema" in damage_of(header + block(1, b"12345"))[2]
+
+
+def test_records_without_bytes_are_not_as_many_as_a_block_says() -> None:
+    header = container("null", [], record({"name": "nothing", "type": "null"}))
+    assert [fields for _, fields, _ in read_file(header + block(1000, b""))] == [{"nothing": None}] * 1000
+    found, rest, reason = damage_of(header + block(3, b"") + block(2**62, b""))
+    assert (found, rest) == (1003, b"")
+    assert reason.endswith(f"the block before cannot hold {2**62} records without bytes")
 
 
 def test_a_wrong_checksum_of_a_snappy_block_is_damage() -> None:

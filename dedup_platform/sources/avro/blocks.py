@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from dedup_platform.sources.avro.columns import DatumColumns
-from dedup_platform.sources.avro.datum import DatumReader, MalformedDatumError
+from dedup_platform.sources.avro.datum import MOST_EMPTY, DatumReader, MalformedDatumError
 from dedup_platform.sources.avro.skipping import skipping
 from dedup_platform.sources.binary_columns import EncodedBytes
 from dedup_platform.sources.compression import DamageError
@@ -61,7 +61,8 @@ class BlockColumns:
 
     def add(self, block: Block) -> bool:
         """Gather a block, if it can be read together with others."""
-        is_usual = 0 < block.count <= _MOST_ROWS and len(block.content) <= _MOST_BYTES
+        is_usual = 0 < block.count <= min(_MOST_ROWS, max(len(block.content), MOST_EMPTY))
+        is_usual &= len(block.content) <= _MOST_BYTES
         begins = self._begins_in(block) if self._columns and is_usual else None
         if begins is None:
             return False

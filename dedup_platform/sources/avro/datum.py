@@ -24,7 +24,10 @@ from dedup_platform.sources.text.canonical_text import (
 )
 from dedup_platform.sources.text.json_records import Number, has_too_many_levels
 
-__all__ = ["DatumReader", "MalformedDatumError", "datum_reader"]
+__all__ = ["MOST_EMPTY", "DatumReader", "MalformedDatumError", "datum_reader"]
+
+MOST_EMPTY = 1000
+"""There may be so many values without bytes (nulls) in a row: they could be as many as they like."""
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 """From some bytes and a place in them: the value there, and the place after it."""
@@ -134,12 +137,15 @@ def _array(read_item: Read) -> Read:
     def read(data: bytes, at: int) -> tuple[Any, int]:
         items: list[Any] = []
         while True:
-            count, at = _block(data, at, len(items))
+            count, begin = _block(data, at, len(items))
+            at = begin
             if not count:
                 return items, at
             for _ in range(count):
                 item, at = read_item(data, at)
                 items.append(item)
+                if at == begin and len(items) > MOST_EMPTY:
+                    raise MalformedDatumError
 
     return read
 
@@ -175,7 +181,6 @@ def _block(data: bytes, at: int, before: int) -> tuple[int, int]:
     count, at = _long(data, at)
     if count < 0:
         _, at = _long(data, at)
-    # Items of no bytes (nulls) could be as many as they like.
     if before + abs(count) > MAX_RECORD_BYTES:
         raise MalformedDatumError
     return abs(count), at

@@ -15,7 +15,7 @@ import cramjam
 import zstandard
 
 from dedup_platform.sources.avro.blocks import FACTS, Block, BlockColumns, MalformedBlockError, record_of
-from dedup_platform.sources.avro.datum import MalformedDatumError, datum_reader
+from dedup_platform.sources.avro.datum import MOST_EMPTY, MalformedDatumError, datum_reader
 from dedup_platform.sources.compression import DamageError, decompressed
 from dedup_platform.sources.contents import Batch, listed
 from dedup_platform.sources.pieces import MAX_PIECE_BYTES, Pieces, zigzag
@@ -128,7 +128,9 @@ class _Container:
     def data(self, block: Block) -> Iterator[dict[str, Any]]:
         """The data of a block, read one by one."""
         at = 0
-        for _ in range(block.count):
+        for number in range(block.count):
+            if number == MOST_EMPTY and not at:
+                raise self.pieces.damage(f"the block before cannot hold {block.count} records without bytes")
             begin = at
             try:
                 fields, at = self.read(block.content, begin)

@@ -8,6 +8,8 @@ __all__ = ["LogicalType", "logical_type"]
 
 _TICKS = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
 _TIMES = {"millis": "int", "micros": "long"}
+_MOST_DECIMALS = 1000
+"""A file could say that there are so many that no memory holds the text of a number."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ def logical_type(schema: Mapping[str, Any]) -> LogicalType | None:
         return LogicalType("date")
     if logical == "uuid" and kind == "fixed" and schema["size"] == 16:
         return LogicalType("uuid")
-    if logical == "decimal" and kind in ("bytes", "fixed"):
-        return LogicalType("decimal", scale=int(schema.get("scale", 0)))
+    scale = schema.get("scale", 0)
+    if logical == "decimal" and kind in ("bytes", "fixed") and isinstance(scale, int) and scale <= _MOST_DECIMALS:
+        return LogicalType("decimal", scale=scale)
     return None
