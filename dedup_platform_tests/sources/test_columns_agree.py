@@ -8,10 +8,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import polars as pl
 import pytest
 
 from dedup_platform.planning.moments import microseconds
 from dedup_platform.sources.decoding import EventDecoder
+from dedup_platform.sources.field_values import field_reader
 from dedup_platform.sources.files import SourceFile, list_files, read_group, records_of
 from dedup_platform.sources.text import csv_lines, json_shapes, lines
 from dedup_platform.stream import Stream
@@ -97,6 +99,18 @@ def test_json_lines(said: str, block_bytes: int, tmp_path: Path, thorough: bool)
         random = Random(f"{said} {seed} {block_bytes}")
         content = json_file(random, 120, share_of_odd=random.choice([0.1, 0.3, 0.6, 0.9]))
         assert_same_rows(stream, tmp_path / PATH, stored(random, content))
+
+
+def test_records_of_more_than_32_shapes_are_read_alone() -> None:
+    records = pl.Series([f'{{"user": "u{number}", "{number % 40}": 1}}' for number in range(40 * json_shapes._FEW)])
+    shapes = json_shapes.JsonShapes()
+    field = field_reader("user", "json")
+    for _ in range(2):
+        [texts] = shapes.texts(records, field.named)
+        assert texts.in_doubt is not None
+        assert texts.in_doubt.sum() == 8 * json_shapes._FEW
+        known = texts.values.filter(~texts.in_doubt)
+        assert known.to_list() == [f"u{number}" for number in (~texts.in_doubt).arg_true()]
 
 
 @pytest.mark.parametrize("said", CSV_STREAMS)

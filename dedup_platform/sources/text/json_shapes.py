@@ -28,6 +28,8 @@ _FEW = 100
 _STRIDE = 7919
 _WASTED = 4
 """After so many shapes that few records of a batch have, the rest of it is read alone."""
+_MOST_SHAPES = 32
+"""Each takes longer to prepare than to read a few hundred records alone."""
 _LONGEST_SAMPLE = 4096
 
 _SPACE = r"[ \t\n\r]*"
@@ -62,7 +64,7 @@ class JsonShapes:
         for shape in self._known.get(fields, ()):
             helped.append((batch.take(shape), shape))
         wasted = 0
-        while batch.has_many and wasted < _WASTED:
+        while batch.has_many and wasted < _WASTED and len(helped) < _MOST_SHAPES:
             new = _shape_of(batch.sample(), fields)
             taken = batch.take(new) if new else 0
             if new and taken:
