@@ -167,7 +167,7 @@ def test_a_list_of_as_many_nulls_as_there_are_numbers_is_malformed(tmp_path: Pat
     assert fields["many"] == [None] * 3
 
 
-@pytest.mark.parametrize("scale", [1001, 10**9, 10**20])
+@pytest.mark.parametrize("scale", [1001, 10**9, 10**20, True])
 def test_numbers_of_very_many_decimals_are_bytes(tmp_path: Path, scale: int) -> None:
     kind = {"type": "bytes", "logicalType": "decimal", "precision": 10**20, "scale": scale}
     schema = record(*CLICK, {"name": "value", "type": kind})
@@ -385,9 +385,15 @@ def test_a_block_that_unpacks_to_more_than_256_mib_is_damage() -> None:
     assert "it is too large" in damage_of(header + block(1, b"\xff\xff\xff\xff\x0f" + bytes(8)))[2]
 
 
-@pytest.mark.parametrize("size", ["5", 2.5, None])
-def test_a_fixed_of_no_whole_size_is_damage(size: Any) -> None:
-    schema = json.dumps(record({"name": "fixed", "type": {"type": "fixed", "name": "f", "size": size}})).encode()
+@pytest.mark.parametrize(
+    "field",
+    [
+        *({"name": "fixed", "type": {"type": "fixed", "name": "f", "size": size}} for size in ("5", 2.5, None)),
+        {"name": ["a"], "type": "string"},
+    ],
+)
+def test_sizes_and_names_that_are_none_are_damage(field: dict[str, Any]) -> None:
+    schema = json.dumps(record(field)).encode()
     header = b"Obj\1\2" + _varint(22) + b"avro.schema" + _varint(len(schema) << 1) + schema + b"\0" + SYNC
     assert "is no Avro schema" in damage_of(header + block(1, b"12345"))[2]
 

@@ -36,6 +36,6 @@ def logical_type(schema: Mapping[str, Any]) -> LogicalType | None:
     if logical == "uuid" and kind == "fixed" and schema["size"] == 16:
         return LogicalType("uuid")
     scale = schema.get("scale", 0)
-    if logical == "decimal" and kind in ("bytes", "fixed") and isinstance(scale, int) and scale <= _MOST_DECIMALS:
+    if logical == "decimal" and kind in ("bytes", "fixed") and type(scale) is int and scale <= _MOST_DECIMALS:
         return LogicalType("decimal", scale=scale)
     return None
