@@ -69,7 +69,7 @@ def _want_no_threads() -> None:
     """Ask libraries not to begin threads, unless somebody asked for them."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for name in _ALLOCATORS:
-        # Of what stands twice the last counts. Whoever started this may have imported Polars, which writes its own there.
+        # Of what stands twice the last counts. Whoever started this may have imported Polars, which writes there.
         os.environ[name] = ",".join(filter(None, (_NO_THREAD, os.environ.get(name))))
 
 

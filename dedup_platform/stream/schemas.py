@@ -74,6 +74,8 @@ def avro_record(content: bytes, *referenced: bytes) -> Mapping[str, Any]:
         raise ValueError("is no Avro schema: the size of a fixed is no whole number")
     if any(type(field["name"]) is not str for each in named.values() for field in each.get("fields", ())):
         raise ValueError("is no Avro schema: the name of a field is no text")
+    if any(not isinstance(each.get("symbols", []), list) for each in named.values()):
+        raise ValueError("is no Avro schema: the symbols of an enum are no list")
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise ValueError('is not the Avro schema of a record; write {"type": "record", "name": …, "fields": […]}')
     return schema

@@ -390,9 +390,10 @@ def test_a_block_that_unpacks_to_more_than_256_mib_is_damage() -> None:
     [
         *({"name": "fixed", "type": {"type": "fixed", "name": "f", "size": size}} for size in ("5", 2.5, None)),
         {"name": ["a"], "type": "string"},
+        {"name": "sort", "type": {"type": "enum", "name": "s", "symbols": "date"}},
     ],
 )
-def test_sizes_and_names_that_are_none_are_damage(field: dict[str, Any]) -> None:
+def test_sizes_names_and_symbols_that_are_none_are_damage(field: dict[str, Any]) -> None:
     schema = json.dumps(record(field)).encode()
     header = b"Obj\1\2" + _varint(22) + b"avro.schema" + _varint(len(schema) << 1) + schema + b"\0" + SYNC
     assert "is no Avro schema" in damage_of(header + block(1, b"12345"))[2]
