@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import accumulate, groupby
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ __all__ = [
     "Batch",
     "ColumnContents",
     "Contents",
+    "EncodedContents",
     "JoinedContents",
     "ListedContents",
     "NamedField",
@@ -104,6 +106,28 @@ class ListedContents(Contents):
     @property
     def rejected(self) -> Iterable[int]:
         return (place for place, content in enumerate(self._contents) if isinstance(content, str))
+
+
+class EncodedContents(Contents):
+    """They are known by their bytes: a series of binary values, none longer than a record may be."""
+
+    def __init__(self, payloads: pl.Series) -> None:
+        self._payloads = payloads
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+    def __getitem__(self, place: int) -> Content:
+        return self._content(self._payloads[place])
+
+    def joined(self, others: Sequence[Contents]) -> Contents:
+        joined = copy(self)
+        joined._payloads = pl.concat(each._payloads for each in (self, *others) if isinstance(each, EncodedContents))
+        return joined
+
+    @abstractmethod
+    def _content(self, payload: bytes) -> Content:
+        """What one record holds."""
 
 
 class RecordColumns:

@@ -17,7 +17,7 @@ import polars as pl
 from dedup_platform.sources.field_values import FieldReader, field_reader
 from dedup_platform.sources.records import MISSING_EVENT_ID, Fields, RejectedError
 from dedup_platform.sources.text.json_records import canonical
-from dedup_platform.sources.texts import ABSENT, quoted_texts, text_of
+from dedup_platform.sources.texts import ABSENT, not_empty, quoted_texts, text_of
 from dedup_platform.stream import FieldHash, FieldId, FieldList
 from dedup_platform.stream.definitions import Definition
 from dedup_platform.stream.fields import EventId
@@ -80,7 +80,7 @@ def id_readers(
 def ids_of(event_id: FieldList | FieldHash, fields: Sequence[tuple[str, pl.Series]]) -> pl.Series:
     """The ids of records from the texts of these fields; null where the record must be asked itself."""
     if isinstance(event_id, FieldList):
-        parts = [quoted_texts(pl.select(pl.when(texts != "").then(texts)).to_series()) for _, texts in fields]
+        parts = [quoted_texts(pl.select(not_empty(texts)).to_series()) for _, texts in fields]
         return _concatenated("[", *_between(parts, ","), "]")
     pairs = [
         _concatenated(f"[{encode_basestring(name)},", quoted_texts(texts), "]")

@@ -25,6 +25,7 @@ from dedup_platform.sources.records import MAX_RECORD_BYTES, Record, bounded, co
 from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.text.json_objects import json_objects
 from dedup_platform.sources.text.json_records import json_content
+from dedup_platform.sources.texts import MUST_BE_ESCAPED
 
 __all__ = ["parquet_batches", "parquet_records"]
 
@@ -39,7 +40,6 @@ _ARE_BYTES = (
     pa.types.is_binary_view,
     pa.types.is_fixed_size_binary,
 )
-_MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
 
 
 def parquet_records(file: BinaryIO, name: str) -> Iterator[Record]:
@@ -191,7 +191,7 @@ def _quoted(kind: pa.DataType, texts: pa.Array) -> tuple[pl.Series, str]:
     if pa.types.is_floating(kind):
         return _series(_json_of_texts(kind, texts).cast(pa.large_string())), ""
     known = _series(texts)
-    if _is_text(kind) and known.str.contains(_MUST_BE_ESCAPED).any():
+    if _is_text(kind) and known.str.contains(MUST_BE_ESCAPED).any():
         known = _series(_escaped(texts.cast(_BYTES)).cast(pa.large_string()))
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         return known.fill_null("null"), ""
@@ -253,7 +253,7 @@ def _lists(array: pa.Array, items: pa.Array) -> pa.Array:
 
 def _escaped(texts: pa.Array) -> pa.Array:
     """Texts as they stand between the quotes of JSON."""
-    odd = pc.match_substring_regex(texts, _MUST_BE_ESCAPED).fill_null(False)
+    odd = pc.match_substring_regex(texts, MUST_BE_ESCAPED).fill_null(False)
     if not odd.true_count:
         return texts
     escaped = [

@@ -12,9 +12,20 @@ import polars as pl
 from dedup_platform.sources.records import AMBIGUOUS, MALFORMED_RECORD, RejectedError
 from dedup_platform.sources.text.json_records import Number, canonical
 
-__all__ = ["ABSENT", "Texts", "any_of", "no_texts", "not_empty", "quoted_texts", "text_of", "texts_of"]
+__all__ = [
+    "ABSENT",
+    "MUST_BE_ESCAPED",
+    "Texts",
+    "any_of",
+    "no_texts",
+    "not_empty",
+    "quoted_texts",
+    "text_of",
+    "texts_of",
+]
 
-_MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
+MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
+"""What cannot stand as it is between the quotes of JSON."""
 
 ABSENT = object()
 """The value of what is not there; null is there."""
@@ -73,5 +84,5 @@ def not_empty(texts: pl.Series) -> pl.Expr:
 def quoted_texts(texts: pl.Series) -> pl.Series:
     """Each text as JSON; null for null."""
     quoted = pl.select(pl.concat_str(pl.lit('"'), pl.lit(texts), pl.lit('"'))).to_series()
-    odd = texts.str.contains(_MUST_BE_ESCAPED).fill_null(False).arg_true()
+    odd = texts.str.contains(MUST_BE_ESCAPED).fill_null(False).arg_true()
     return quoted.scatter(odd, [encode_basestring(text) for text in texts[odd]]) if len(odd) else quoted

@@ -11,6 +11,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from dedup_platform.stream.schemas import compiled_proto, message_type
 from dedup_platform_tests.sources.hostile_records import TIMES, mutated
+from dedup_platform_tests.sources.schemas import varint
 
 PROTO_3 = """
 syntax = "proto3";
@@ -138,15 +139,6 @@ def write_schemas(folder: Path) -> None:
 def event_kind(schema: Path) -> Descriptor:
     """The type of an event in one of these schemas."""
     return message_type(schema.read_bytes(), "Event")
-
-
-def varint(number: int) -> bytes:
-    """A number as Protobuf writes it."""
-    encoded = bytearray()
-    while number >= 0x80:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*encoded, number])
 
 
 def events(random: Random, kind: Descriptor, count: int, share_of_odd: float) -> list[bytes]:

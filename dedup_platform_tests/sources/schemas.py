@@ -62,3 +62,12 @@ def write_protos(folder: Path) -> None:
 def message_class(folder: Path, name: str) -> Any:
     """The class of a message of the folder's schema."""
     return GetMessageClass(message_type((folder / "events.desc").read_bytes(), name))
+
+
+def varint(number: int) -> bytes:
+    """A number as Avro and Protobuf write it: 7 bits a byte, the lowest first."""
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*encoded, number])

@@ -23,6 +23,7 @@ from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD, Recor
 from dedup_platform.sources.text.json_records import canonical, json_content
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream, decode_kept, message_stream
+from dedup_platform_tests.sources.schemas import varint
 from dedup_platform_tests.sources.test_messages import contents, read
 
 BAD = MALFORMED_RECORD
@@ -179,7 +180,7 @@ def test_numbers_of_very_many_decimals_are_bytes(tmp_path: Path, scale: int) -> 
 def test_a_list_has_at_most_1000_nulls(tmp_path: Path) -> None:
     lists = {"type": "array", "items": {"type": "array", "items": "null"}}
     stream = avro_stream(tmp_path, record(*CLICK, {"name": "many", "type": lists}))
-    most, more, following = _varint(1000 << 1) + b"\0", _varint(1001 << 1) + b"\0", _varint(600 << 1) * 2 + b"\0"
+    most, more, following = varint(1000 << 1) + b"\0", varint(1001 << 1) + b"\0", varint(600 << 1) * 2 + b"\0"
     [fields] = contents(stream, b"\2u\2e\2t\4" + most * 2 + b"\0")
     assert isinstance(fields, dict)
     assert fields["many"] == [[None] * 1000] * 2
@@ -246,7 +247,7 @@ def container(codec: str, values: list[dict[str, Any]] = CLICKS, schema: Any = F
         count, at = _varint_end(block, 0)
         _, begin = _varint_end(block, at)
         packed = zstandard.compress(block[begin:])
-        content += count + _varint(len(packed) << 1) + packed + b"s" * 16
+        content += count + varint(len(packed) << 1) + packed + b"s" * 16
     return content
 
 
@@ -255,10 +256,6 @@ def _varint_end(data: bytes, at: int) -> tuple[bytes, int]:
     while data[end] & 0x80:
         end += 1
     return data[at : end + 1], end + 1
-
-
-def _varint(number: int) -> bytes:
-    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + _varint(number >> 7)
 
 
 def read_file(content: bytes, name: str = "clicks.avro") -> list[Record]:
@@ -334,7 +331,7 @@ DATA = b"".join(datum(FILE_SCHEMA, value) for value in CLICKS[:3])
 
 
 def block(count: int, content: bytes) -> bytes:
-    return _varint(count << 1) + _varint(len(content) << 1) + content + SYNC
+    return varint(count << 1) + varint(len(content) << 1) + content + SYNC
 
 
 @pytest.mark.parametrize(
@@ -395,7 +392,7 @@ def test_a_block_that_unpacks_to_more_than_256_mib_is_damage() -> None:
 )
 def test_sizes_names_and_symbols_that_are_none_are_damage(field: dict[str, Any]) -> None:
     schema = json.dumps(record(field)).encode()
-    header = b"Obj\1\2" + _varint(22) + b"avro.schema" + _varint(len(schema) << 1) + schema + b"\0" + SYNC
+    header = b"Obj\1\2" + varint(22) + b"avro.schema" + varint(len(schema) << 1) + schema + b"\0" + SYNC
     assert "is no Avro schema" in damage_of(header + block(1, b"12345"))[2]
 
 

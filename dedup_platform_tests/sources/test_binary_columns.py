@@ -9,18 +9,11 @@ from hypothesis import given, strategies as st
 
 from dedup_platform.sources.binary_columns import BEYOND, EncodedBytes, zigzags
 from dedup_platform.sources.pieces import read_varint, zigzag
+from dedup_platform_tests.sources.schemas import varint
 
 
 def at(*places: int) -> np.ndarray:
     return np.array(places, np.int64)
-
-
-def varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number >= 0x80:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*encoded, number])
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1))

@@ -17,9 +17,9 @@ from dedup_platform_tests.sources.hostile_messages import (
     event_kind,
     events,
     message_file,
-    varint,
     write_schemas,
 )
+from dedup_platform_tests.sources.schemas import varint
 from dedup_platform_tests.sources.test_columns_agree import assert_same_rows, stored
 
 PATH = "region=eu/events.pb"

@@ -19,7 +19,7 @@ from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD
 from dedup_platform.sources.text.json_records import Number, canonical, json_content
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream, message_stream
-from dedup_platform_tests.sources.schemas import BATCH, SINGLE, message_class, write_protos
+from dedup_platform_tests.sources.schemas import BATCH, SINGLE, message_class, varint, write_protos
 from dedup_platform_tests.sources.test_messages import contents, read
 
 BAD = MALFORMED_RECORD
@@ -65,10 +65,6 @@ def all_of_batches(folder: Path) -> Stream:
 
 def field(number: int, kind: int, content: bytes) -> bytes:
     return varint(number << 3 | kind) + (varint(len(content)) if kind == 2 else b"") + content
-
-
-def varint(number: int) -> bytes:
-    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + varint(number >> 7)
 
 
 def test_each_event_of_a_batch_keeps_its_bytes(batches: Stream, event: Any, batch: Any) -> None:

@@ -17,7 +17,8 @@ from dedup_platform.sources.protobuf.records import ProtobufMessages
 from dedup_platform.sources.text.canonical_text import double_text, float_text
 from dedup_platform.stream.format import ProtobufFormat
 from dedup_platform.stream.paths import field_path
-from dedup_platform_tests.sources.hostile_messages import NUMBERS, event_kind, varint, write_schemas
+from dedup_platform_tests.sources.hostile_messages import NUMBERS, event_kind, write_schemas
+from dedup_platform_tests.sources.schemas import varint
 from dedup_platform_tests.sources.texts_in_columns import IN_DOUBT, is_true, told
 
 READ = ["user", "n", "ratio", "kind", "note", "left", "counts", "labels", "place.name", "inner.at", "at", "name"]

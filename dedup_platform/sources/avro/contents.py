@@ -9,7 +9,7 @@ import polars as pl
 
 from dedup_platform.sources.avro.columns import DatumColumns
 from dedup_platform.sources.avro.datum import MalformedDatumError, datum_reader
-from dedup_platform.sources.contents import Contents, ListedContents, NamedField
+from dedup_platform.sources.contents import Contents, EncodedContents, ListedContents, NamedField
 from dedup_platform.sources.records import MALFORMED_RECORD, Content
 from dedup_platform.sources.texts import Texts, no_texts, text_of
 from dedup_platform.stream.paths import Step
@@ -79,19 +79,16 @@ class SchemaReader:
         return text_of(field.value(self._defaults, ""))
 
 
-class AvroContents(Contents):
-    """Known by their bytes: a series of binary values, each a datum of one schema."""
+class AvroContents(EncodedContents):
+    """Those of data of one schema."""
 
     def __init__(self, payloads: pl.Series, reader: SchemaReader, columns: DatumColumns) -> None:
-        self._payloads = payloads
+        super().__init__(payloads)
         self._reader = reader
         self._columns = columns
 
-    def __len__(self) -> int:
-        return len(self._payloads)
-
-    def __getitem__(self, place: int) -> Content:
-        return self._reader.content(self._payloads[place])
+    def _content(self, payload: bytes) -> Content:
+        return self._reader.content(payload)
 
     def texts(self, fields: Sequence[NamedField]) -> Sequence[Texts]:
         ways = [self._reader.way(field) for field in fields]
@@ -109,10 +106,6 @@ class AvroContents(Contents):
     @property
     def kind(self) -> object:
         return self._reader
-
-    def joined(self, others: Sequence[Contents]) -> Contents:
-        payloads = [each._payloads for each in (self, *others) if isinstance(each, AvroContents)]
-        return AvroContents(pl.concat(payloads), self._reader, self._columns)
 
     def _all(self, text: str | None) -> pl.Series:
         if text is None:

@@ -10,7 +10,7 @@ from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
 from dedup_platform.sources.binary_columns import EncodedBytes, Numbers, zigzags
 from dedup_platform.sources.protobuf.encoded_fields import FieldRun
 from dedup_platform.sources.text.blocks import as_texts
-from dedup_platform.sources.text.typed_texts import float_texts
+from dedup_platform.sources.text.typed_texts import base64_texts, float_texts
 
 __all__ = ["texts_of_values"]
 
@@ -42,7 +42,7 @@ def texts_of_values(data: EncodedBytes, field: FieldDescriptor, run: FieldRun) -
     """The texts of a field's values; null where one is no UTF-8, or a number that its enum has no name for."""
     if field.type in _OF_SLICES:
         values = data.slices(run.places, run.sizes)
-        return values.bin.encode("base64") if field.type == FieldDescriptor.TYPE_BYTES else as_texts(values)
+        return base64_texts(values) if field.type == FieldDescriptor.TYPE_BYTES else as_texts(values)
     if field.type == FieldDescriptor.TYPE_ENUM:
         return _names(field.enum_type, run.numbers)
     if of_numbers := _OF_NUMBERS.get(field.type):

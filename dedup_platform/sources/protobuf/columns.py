@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from dedup_platform.sources.contents import Contents, NamedField
+from dedup_platform.sources.contents import EncodedContents, NamedField
 from dedup_platform.sources.protobuf.column_texts import texts_of_values
 from dedup_platform.sources.protobuf.encoded_fields import EVERY, FieldRun
 from dedup_platform.sources.protobuf.event_reading import (
@@ -38,19 +38,16 @@ _LAST_SECOND = 2**63 // _SECOND - 1
 """Since 1970, and before it: of which 64 bits hold every nanosecond."""
 
 
-class ProtobufContents(Contents):
-    """Events known by their bytes: a series of binary values, none longer than a record may be; `read` reads one."""
+class ProtobufContents(EncodedContents):
+    """Those of events of one message type; `read` reads one."""
 
     def __init__(self, payloads: pl.Series, columns: "EventColumns", read: Callable[[bytes], Content]) -> None:
-        self._payloads = payloads
+        super().__init__(payloads)
         self._columns = columns
         self._read = read
 
-    def __len__(self) -> int:
-        return len(self._payloads)
-
-    def __getitem__(self, place: int) -> Content:
-        return self._read(self._payloads[place])
+    def _content(self, payload: bytes) -> Content:
+        return self._read(payload)
 
     def texts(self, fields: Sequence[NamedField]) -> Sequence[Texts]:
         return self._columns.texts(self._payloads, fields)
@@ -58,10 +55,6 @@ class ProtobufContents(Contents):
     @property
     def kind(self) -> object:
         return self._columns
-
-    def joined(self, others: Sequence[Contents]) -> Contents:
-        payloads = [each._payloads for each in (self, *others) if isinstance(each, ProtobufContents)]
-        return ProtobufContents(pl.concat(payloads), self._columns, self._read)
 
 
 class EventColumns:

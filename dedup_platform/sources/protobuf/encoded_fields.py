@@ -12,10 +12,22 @@ import numpy.typing as npt
 
 from dedup_platform.sources.binary_columns import EncodedBytes, Numbers, Places
 
-__all__ = ["BYTES", "EVERY", "FIXED_32", "FIXED_64", "FIXED_SIZES", "VARINT", "FieldRun", "Rows", "Walk"]
+__all__ = [
+    "BYTES",
+    "EVERY",
+    "FIXED_32",
+    "FIXED_64",
+    "FIXED_SIZES",
+    "GROUP",
+    "GROUP_END",
+    "VARINT",
+    "FieldRun",
+    "Rows",
+    "Walk",
+]
 
-VARINT, FIXED_64, BYTES, _, _, FIXED_32 = range(6)
-"""How a value is encoded: the last three bits of a tag. The others are groups, which are left in doubt."""
+VARINT, FIXED_64, BYTES, GROUP, GROUP_END, FIXED_32 = range(6)
+"""How a value is encoded: the last three bits of a tag."""
 
 Rows = slice | Places
 """Some of many messages by their numbers, none twice; or EVERY."""

@@ -18,6 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 from dedup_platform.sources.contents import Contents
 from dedup_platform.sources.pieces import read_varint, zigzag
 from dedup_platform.sources.protobuf.columns import EventColumns, ProtobufContents
+from dedup_platform.sources.protobuf.encoded_fields import BYTES, FIXED_SIZES, GROUP, GROUP_END, VARINT
 from dedup_platform.sources.protobuf.values import Converters
 from dedup_platform.sources.records import (
     MALFORMED_RECORD,
@@ -36,7 +37,6 @@ from dedup_platform.stream.schemas import batch_field, message_type, registered_
 
 __all__ = ["ProtobufMessages"]
 
-_VARINT, _FIXED_64, _BYTES, _GROUP, _GROUP_END, _FIXED_32 = range(6)
 _LARGEST_FIELD = 2**29 - 1
 
 
@@ -174,20 +174,20 @@ def _elements(data: bytes, number: int) -> tuple[list[bytes], int]:
         while at < len(data):
             tag, at = read_varint(data, at)
             field, kind = tag >> 3, tag & 7
-            if not 0 < field <= _LARGEST_FIELD or (field == number and kind != _BYTES and not groups):
+            if not 0 < field <= _LARGEST_FIELD or (field == number and kind != BYTES and not groups):
                 break
-            if kind == _BYTES:
+            if kind == BYTES:
                 size, begin = read_varint(data, at)
                 at = begin + size
                 if field == number and not groups and at <= len(data):
                     elements.append(data[begin:at])
-            elif kind == _VARINT:
+            elif kind == VARINT:
                 _, at = read_varint(data, at)
-            elif kind in (_FIXED_32, _FIXED_64):
-                at += 4 if kind == _FIXED_32 else 8
-            elif kind == _GROUP:
+            elif kind in FIXED_SIZES:
+                at += FIXED_SIZES[kind]
+            elif kind == GROUP:
                 groups.append(field)
-            elif kind != _GROUP_END or not groups or groups.pop() != field:
+            elif kind != GROUP_END or not groups or groups.pop() != field:
                 break
             if not groups and at <= len(data):
                 end = at
@@ -198,7 +198,7 @@ def _elements(data: bytes, number: int) -> tuple[list[bytes], int]:
 
 def _leading_elements(data: bytes, number: int) -> tuple[list[bytes], int]:
     """The values of a field as long as nothing else stands between them, and where they end; for the usual sizes."""
-    tag = number << 3 | _BYTES
+    tag = number << 3 | BYTES
     elements: list[bytes] = []
     at, length = 0, len(data)
     # A tag of one byte, a size of one or two.

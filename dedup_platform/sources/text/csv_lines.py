@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from dedup_platform.sources.contents import Batch, Contents, NamedField, listed
+from dedup_platform.sources.contents import Batch, EncodedContents, NamedField, listed
 from dedup_platform.sources.records import AMBIGUOUS, MAX_RECORD_BYTES, Content, bounded, context_text, damaged
 from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.text.blocks import as_texts, split_lines
@@ -30,19 +30,16 @@ _WINDOW = 1024
 _FIELD_STATES = 20
 
 
-class CsvContents(Contents):
-    """Records known by their bytes: a series of binary values, none longer than a record may be."""
+class CsvContents(EncodedContents):
+    """Those of csv records that are in files with the same header."""
 
     def __init__(self, payloads: pl.Series, header: Sequence[str] | None, delimiter: str) -> None:
-        self._payloads = payloads
+        super().__init__(payloads)
         self._header = header
         self._delimiter = delimiter
 
-    def __len__(self) -> int:
-        return len(self._payloads)
-
-    def __getitem__(self, place: int) -> Content:
-        return csv_content(self._payloads[place], self._header, self._delimiter)
+    def _content(self, payload: bytes) -> Content:
+        return csv_content(payload, self._header, self._delimiter)
 
     def texts(self, fields: Sequence[NamedField]) -> Sequence[Texts]:
         places = Columns(self._header).content([_Place(number) for number in range(len(self._header or ()))])
@@ -59,10 +56,6 @@ class CsvContents(Contents):
     @property
     def kind(self) -> object:
         return (CsvContents, self._header and tuple(self._header), self._delimiter)
-
-    def joined(self, others: Sequence[Contents]) -> Contents:
-        payloads = [each._payloads for each in (self, *others) if isinstance(each, CsvContents)]
-        return CsvContents(pl.concat(payloads), self._header, self._delimiter)
 
     def _texts(self, values: Sequence[Any], count: int) -> Sequence[Texts]:
         """The texts at some places of so many; a value that is none is absent."""

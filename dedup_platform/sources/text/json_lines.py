@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from dedup_platform.sources.contents import Batch, Contents, NamedField, listed
+from dedup_platform.sources.contents import Batch, EncodedContents, NamedField, listed
 from dedup_platform.sources.records import (
     MAX_RECORD_BYTES,
     Content,
@@ -27,18 +27,15 @@ __all__ = ["JsonContents", "json_batches"]
 _FACTS = {"format": "json"}
 
 
-class JsonContents(Contents):
-    """Records known by their bytes: a series of binary values, none longer than a record may be."""
+class JsonContents(EncodedContents):
+    """Those of JSON records."""
 
     def __init__(self, payloads: pl.Series, shapes: JsonShapes) -> None:
-        self._payloads = payloads
+        super().__init__(payloads)
         self._shapes = shapes
 
-    def __len__(self) -> int:
-        return len(self._payloads)
-
-    def __getitem__(self, place: int) -> Content:
-        return json_content(self._payloads[place])
+    def _content(self, payload: bytes) -> Content:
+        return json_content(payload)
 
     def texts(self, fields: Sequence[NamedField]) -> Sequence[Texts]:
         return self._shapes.texts(as_texts(self._payloads), fields)
@@ -46,10 +43,6 @@ class JsonContents(Contents):
     @property
     def kind(self) -> object:
         return self._shapes
-
-    def joined(self, others: Sequence[Contents]) -> Contents:
-        payloads = [each._payloads for each in (self, *others) if isinstance(each, JsonContents)]
-        return JsonContents(pl.concat(payloads), self._shapes)
 
 
 def json_batches(lines: Lines, shapes: JsonShapes) -> Iterator[Batch]:
