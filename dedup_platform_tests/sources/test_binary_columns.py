@@ -76,3 +76,22 @@ def test_more_than_arrow_can_address_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("dedup_platform.sources.binary_columns._MOST_BYTES", 4)
     with pytest.raises(ValueError, match="5 bytes"):
         EncodedBytes(b"12345")
+
+
+@given(st.lists(st.text(max_size=20) | st.none(), min_size=1))
+def test_texts_may_be_missing(values: list[str | None]) -> None:
+    encoded = [(value or "").encode() for value in values]
+    places = np.cumsum([0, *map(len, encoded)])[:-1]
+    sizes = at(*(-1 if value is None else len(bytes_) for value, bytes_ in zip(values, encoded, strict=True)))
+    texts = EncodedBytes(b"".join(encoded)).texts(places, sizes)
+    assert texts.dtype == pl.String
+    assert texts.to_list() == values
+
+
+@given(st.binary(max_size=60), st.integers(0, 30), st.binary(max_size=2))
+def test_what_places_begin_with(data: bytes, size: int, other: bytes) -> None:
+    text = data[len(data) // 3 :][:size]
+    for wanted in (text, text[:-1] + other, other + text):
+        places = np.arange(len(data) - len(wanted) + 1)
+        found = EncodedBytes(data).has(wanted, places)
+        assert found.tolist() == [data.startswith(wanted, place) for place in places.tolist()]

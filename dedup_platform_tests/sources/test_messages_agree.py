@@ -14,7 +14,7 @@ from dedup_platform.sources.avro import walks
 from dedup_platform.sources.batches import RawBatches
 from dedup_platform.sources.kafka.deliveries import MessageDeliveries
 from dedup_platform.sources.records import MAX_RECORD_BYTES
-from dedup_platform.sources.text import json_shapes
+from dedup_platform.sources.text import json_layouts, json_shapes
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream
 from dedup_platform_tests.sources.hostile_avro import Data, click_schema, paths_in
@@ -41,6 +41,7 @@ def registry() -> Iterator[Registry]:
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading together is worth it for a few messages."""
     monkeypatch.setattr(json_shapes, "_FEW", 4)
+    monkeypatch.setattr(json_layouts, "_FEW", 4)
     monkeypatch.setattr(reading, "_FEW", 3)
 
 

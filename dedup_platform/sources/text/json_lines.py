@@ -52,17 +52,7 @@ def json_batches(lines: Lines, shapes: JsonShapes) -> Iterator[Batch]:
         if len(block) > MAX_RECORD_BYTES:
             there = (line for line in block.splitlines() if line and not line.isspace())
             yield from (listed([bounded(payload, json_content, context, _FACTS)]) for payload in there)
-        elif len(payloads := _payloads(block)):
+        elif len(payloads := split_lines(block, has_blank=False)):
             yield payloads, JsonContents(payloads, shapes), Repeated(context, len(payloads))
     if lines.damage:
         yield listed([damaged(lines.rest, lines.damage, **_FACTS)])
-
-
-def _payloads(block: bytes) -> pl.Series:
-    """The lines of a block that are not blank, without their ends."""
-    lines = split_lines(block)
-    may_be_blank = (~lines.bin.starts_with(b"{")).arg_true()
-    blank = [place for place in may_be_blank if lines[place].isspace()]
-    if not blank:
-        return lines
-    return lines.filter(pl.Series([True]).new_from_index(0, len(lines)).scatter(blank, False))

@@ -3,14 +3,12 @@
 The first record of a shape is judged as one that is read alone. From it comes a regular expression that matches all
 records of its shape, and takes the values of the fields that are asked for. What it matches is well formed: scalars
 stand where scalars stood. Records that are of no shape that many have are in doubt.
+
+Most need no expression: their layout tells.
 """
 
 import json
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import count
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,18 @@ import polars as pl
 
 from dedup_platform.sources.contents import NamedField
 from dedup_platform.sources.text.expressions import Expressions, Groups
-from dedup_platform.sources.text.json_records import canonical, json_content, json_value
+from dedup_platform.sources.text.json_layouts import JsonLayouts, LaidOut
+from dedup_platform.sources.text.json_pieces import (
+    NUMBER,
+    SPACE,
+    Piece,
+    Slot,
+    is_sample,
+    pieces_of,
+    taken_by_kind,
+    values_in,
+)
+from dedup_platform.sources.text.json_records import canonical, json_value
 from dedup_platform.sources.texts import Texts, no_texts
 
 __all__ = ["JsonShapes"]
@@ -26,27 +35,17 @@ __all__ = ["JsonShapes"]
 _FEW = 100
 """Reading so many records alone costs no more than a shape."""
 _STRIDE = 7919
-_WASTED = 4
-"""After so many shapes that few records of a batch have, the rest of it is read alone."""
 _MOST_SHAPES = 32
 """Each takes longer to prepare than to read a few hundred records alone."""
-_LONGEST_SAMPLE = 4096
 
-_SPACE = r"[ \t\n\r]*"
 _HEX = "[0-9a-fA-F]"
 _PAIR = rf"[89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}"
 _CODE = f"(?:[0-9a-cA-CefEF]{_HEX}{{3}}|[dD](?:[0-7]{_HEX}{{2}}|{_PAIR}))"
 _LETTERS = rf'(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u{_CODE}))*'
-_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-_SCALAR = f'(?:"{_LETTERS}"|{_NUMBER}|true|false|null)'
-_TAKEN_SCALAR = f'(?:"({_LETTERS})"|({_NUMBER}|true|false)|null)'
-_LIST = rf"\[{_SPACE}(?:{_SCALAR}{_SPACE}(?:,{_SPACE}{_SCALAR}{_SPACE})*)?\]"
+_SCALAR = f'(?:"{_LETTERS}"|{NUMBER}|true|false|null)'
+_TAKEN_SCALAR = f'(?:"({_LETTERS})"|({NUMBER}|true|false)|null)'
+_LIST = rf"\[{SPACE}(?:{_SCALAR}{SPACE}(?:,{SPACE}{_SCALAR}{SPACE})*)?\]"
 _SCALAR_STATES, _LIST_STATES = 45, 110
-_WORD = r'[^ \t\n\r,:\[\]{}"]++'
-_STRING = r'"(?:[^"\\]++|\\.)*+"'
-_ANY = f"(?:{_STRING}|{_WORD}){_SPACE}+"
-_PIECE_OF_LISTS = re.compile(rf"(?P<common>{_STRING}{_SPACE}+:|[ \t\n\r,:\[\]{{}}])|(?P<scalar>{_STRING}|{_WORD})")
-_PIECE = re.compile(rf"(?P<list>\[{_SPACE}+(?:{_ANY}(?:,{_SPACE}+{_ANY})*+)?+\])|{_PIECE_OF_LISTS.pattern}")
 _RECORD, _PLACE = "record", "place"
 
 
@@ -55,35 +54,32 @@ class JsonShapes:
 
     def __init__(self) -> None:
         self._known: dict[tuple[NamedField, ...], list[_Shape]] = {}
+        self._layouts = JsonLayouts()
 
     def texts(self, records: pl.Series, fields: Sequence[NamedField]) -> list[Texts]:
         """The texts of each field in each of some records, given as texts; null is a record in doubt."""
         fields = tuple(fields)
-        batch = _Batch(records)
-        helped: list[tuple[int, _Shape]] = []
-        for shape in self._known.get(fields, ()):
-            helped.append((batch.take(shape), shape))
-        wasted = 0
-        while batch.has_many and wasted < _WASTED and len(helped) < _MOST_SHAPES:
-            new = _shape_of(batch.sample(), fields)
-            taken = batch.take(new) if new else 0
-            if new and taken:
-                helped.append((taken, new))
-            else:
-                batch.leave_sample()
-            wasted += taken < _FEW
-        helped.sort(key=itemgetter(0), reverse=True)
-        self._known[fields] = [shape for taken, shape in helped if taken >= _FEW]
+        laid_out = self._layouts.read(records, fields)
+        in_doubt = pl.Series(~laid_out.is_known)
+        if in_doubt.sum() < _FEW:
+            return [Texts(texts, in_doubt if in_doubt.any() else None) for texts in laid_out.texts]
+        batch = _Batch(records, laid_out)
+        self._known[fields] = taken_by_kind(
+            batch, self._known.get(fields, ()), lambda sample: _shape_of(sample, fields), _MOST_SHAPES, _FEW
+        )
         return batch.texts(len(fields))
 
 
 class _Batch:
     """Records that are brought to their shapes: what was found of some, and the rest."""
 
-    def __init__(self, records: pl.Series) -> None:
+    def __init__(self, records: pl.Series, laid_out: LaidOut) -> None:
         self._count = len(records)
-        self._rest = pl.DataFrame({_RECORD: records}).with_row_index(_PLACE).filter(pl.col(_RECORD).is_not_null())
-        self._found: list[pl.DataFrame] = []
+        is_known = pl.Series(laid_out.is_known)
+        texts = [each.alias(str(number)) for number, each in enumerate(laid_out.texts)]
+        rows = pl.DataFrame([records.alias(_RECORD), *texts]).with_row_index(_PLACE)
+        self._rest = rows.filter(~is_known & records.is_not_null()).select(_PLACE, _RECORD)
+        self._found = [rows.filter(is_known).drop(_RECORD)]
         self._sampled = 0
 
     @property
@@ -132,39 +128,21 @@ class _Batch:
         return [Texts(values[name], in_doubt) for name in names]
 
 
-@dataclass(frozen=True)
-class _Slot:
-    """Where the records of a shape have values of their own: scalars, or lists of scalars."""
-
-    number: int
-    is_list: bool
-
-
 class _Shape:
     """What all records of a shape have in common, and where they have the values of some fields."""
 
     def __init__(self, record: str, fields: Sequence[NamedField]) -> None:
-        pieces = _pieces(
-            record, has_lists=not any(isinstance(step, int) for each in fields for step in each.path.steps)
-        )
-        # Scalars are written as whole numbers there and lists as fractions, for JSON to bring them to their places.
-        text = "".join(
-            f"{piece.number}{'.0' * piece.is_list}" if isinstance(piece, _Slot) else piece for piece in pieces
-        )
-        content = json.loads(
-            text,
-            parse_int=lambda number: _Slot(int(number), is_list=False),
-            parse_float=lambda number: _Slot(int(float(number)), is_list=True),
-        )
-        self._values = [field.find(content, "") for field in fields]
+        has_lists = not any(isinstance(step, int) for each in fields for step in each.path.steps)
+        pieces = pieces_of(record, has_lists)
+        self._values = values_in(pieces, fields)
         self.is_telling = not any(isinstance(value, dict | list) for value in self._values)
         self._expressions = Expressions()
         self.groups = self._expressions.groups
-        self._places: dict[_Slot, tuple[int, str]] = {}
+        self._places: dict[Slot, tuple[int, str]] = {}
         for piece in pieces:
             self._add(piece)
 
-    def _add(self, piece: str | _Slot) -> None:
+    def _add(self, piece: Piece) -> None:
         if isinstance(piece, str):
             self._expressions.add_literal(piece)
             return
@@ -184,7 +162,7 @@ class _Shape:
         )
 
     def _texts(self, value: Any, groups: Groups) -> pl.Series | None:
-        if not isinstance(value, _Slot):
+        if not isinstance(value, Slot):
             return None  # it is absent
         number, group = self._places[value]
         texts = groups[number][group]
@@ -197,22 +175,10 @@ class _Shape:
 
 def _shape_of(record: str, fields: Sequence[NamedField]) -> _Shape | None:
     """The shape of a record, if columns can tell of its fields and it is not malformed."""
-    if len(record) > _LONGEST_SAMPLE or isinstance(json_content(record.encode()), str):
+    if not is_sample(record):
         return None
     shape = _Shape(record, fields)
     return shape if shape.is_telling else None
-
-
-def _pieces(record: str, has_lists: bool) -> list[str | _Slot]:
-    """A record taken apart: what all of its shape have, and slots for what each has of its own."""
-    pieces: list[str | _Slot] = []
-    numbers = count()
-    for found in (_PIECE if has_lists else _PIECE_OF_LISTS).finditer(record):
-        if found.lastgroup == "common":
-            pieces.append(found[0])
-        else:
-            pieces.append(_Slot(next(numbers), found.lastgroup == "list"))
-    return pieces
 
 
 def _unescaped(texts: pl.Series) -> pl.Series:
