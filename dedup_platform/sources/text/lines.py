@@ -8,7 +8,7 @@ from dedup_platform.sources.records import MAX_RECORD_BYTES
 
 __all__ = ["Lines"]
 
-_BLOCK = 256 * 1024
+_BLOCK = 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n?|\n")
 
