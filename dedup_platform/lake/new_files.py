@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import (
@@ -29,6 +30,10 @@ from pyiceberg.types import BinaryType, TimestamptzType
 _CODEC, _LEVEL = "zstd", 1
 _WITHOUT_DICTIONARY = BinaryType | TimestamptzType
 """Types of columns whose values hardly ever repeat: to look for a dictionary takes longer than to write them."""
+_SAMPLES, _SAMPLE_ROWS = 8, 128
+"""Whether the values of another column repeat is told by so many samples, which lie evenly among the rows."""
+_FEW_REPEATED = 0.03
+"""Where fewer of a sample's values are in it twice, a file has so many values that few would be in its dictionary."""
 
 
 class NewFiles:
@@ -50,12 +55,19 @@ class NewFiles:
 
     def write(self, place: Sequence[int | None], rows: pa.Table) -> DataFile:
         """Write rows, at least one, as a file whose partition has these values."""
+        rows = rows.select(self._names).cast(self.arrow_schema)
         key = self.key(place)
         path = self.location(key)
         output = self._io.new_output(path)
         with output.create(overwrite=True) as out:
-            with pq.ParquetWriter(out, self.arrow_schema, store_decimal_as_integer=True, **self._options) as writer:
-                writer.write_table(rows.select(self._names).cast(self.arrow_schema), self._rows_a_group)
+            with pq.ParquetWriter(
+                out,
+                self.arrow_schema,
+                store_decimal_as_integer=True,
+                use_dictionary=self._with_dictionary(rows),
+                **self._options,
+            ) as writer:
+                writer.write_table(rows, self._rows_a_group)
             footer = writer.writer.metadata
         return self.described(path, key, len(output), footer)
 
@@ -86,6 +98,23 @@ class NewFiles:
         """The same for Arrow, with the ids of fields."""
         return schema_to_pyarrow(self.schema)
 
+    def _with_dictionary(self, rows: pa.Table) -> Sequence[str]:
+        """Paths in the file of the columns that are worth one: those whose values repeat, or that are few."""
+        if len(rows) < _SAMPLES * _SAMPLE_ROWS:
+            return self._may_repeat
+        asked = rows.select([name for name in rows.column_names if name in self._may_repeat])
+        starts = [number * len(rows) // _SAMPLES for number in range(_SAMPLES)]
+        sample = pa.concat_tables([asked.slice(start, _SAMPLE_ROWS) for start in starts])
+        distinct = {name for name in asked.column_names if _hardly_repeats(sample.column(name))}
+        return [path for path in self._may_repeat if path not in distinct]
+
+    @cached_property
+    def _may_repeat(self) -> Sequence[str]:
+        """Paths in a file of the columns that may have a dictionary."""
+        _, paths = self._statistics
+        types = {path: self.schema.find_type(number) for path, number in paths.items()}
+        return [path for path, of_type in types.items() if not isinstance(of_type, _WITHOUT_DICTIONARY)]
+
     @cached_property
     def _names(self) -> list[str]:
         return [field.name for field in self._metadata.schema().fields]
@@ -101,15 +130,12 @@ class NewFiles:
     @cached_property
     def _options(self) -> Mapping[str, Any]:
         said = self._metadata.properties
-        _, paths = self._statistics
-        types = {path: self.schema.find_type(number) for path, number in paths.items()}
         return {
             "compression": said.get(TableProperties.PARQUET_COMPRESSION, _CODEC),
             "compression_level": int(said.get(TableProperties.PARQUET_COMPRESSION_LEVEL, _LEVEL)),
             "dictionary_pagesize_limit": self._number(
                 TableProperties.PARQUET_DICT_SIZE_BYTES, TableProperties.PARQUET_DICT_SIZE_BYTES_DEFAULT
             ),
-            "use_dictionary": [path for path, of_type in types.items() if not isinstance(of_type, _WITHOUT_DICTIONARY)],
             "write_batch_size": TableProperties.PARQUET_PAGE_ROW_LIMIT_DEFAULT,
         }
 
@@ -119,3 +145,10 @@ class NewFiles:
 
     def _number(self, name: str, default: int) -> int:
         return int(self._metadata.properties.get(name, default))
+
+
+def _hardly_repeats(sample: pa.ChunkedArray) -> bool:
+    """Whether nearly all values differ; where most are null there are too few to tell."""
+    values = len(sample) - sample.null_count
+    distinct = pc.count_distinct(sample, mode="only_valid").as_py()
+    return 2 * values >= len(sample) and values - distinct < _FEW_REPEATED * values

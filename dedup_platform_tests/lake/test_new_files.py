@@ -1,5 +1,6 @@
 """New files hold what PyIceberg's own writer would have written, and commits are told the same of them."""
 
+from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -92,3 +93,33 @@ def test_files_are_as_pyiceberg_writes_them(table: str, count: int, nulls: int, 
     assert made.file_size_in_bytes == Path(made.file_path).stat().st_size
     assert sum(made.column_sizes.values()) < made.file_size_in_bytes
     assert files.read([made], given.column_names).sort_by(given.column_names[0]).num_rows == count
+
+
+@pytest.mark.parametrize(
+    ("count", "value", "expected"),
+    [
+        (20_000, lambda number: f"{number}", False),
+        (20_000, lambda number: None if number % 3 == 0 else f"{number}", False),
+        (20_000, lambda number: None if number % 3 else f"{number}", True),
+        (20_000, lambda number: f"{number // 10}", True),
+        (20_000, lambda number: f"{number % 1500}", True),
+        (500, lambda number: f"{number}", True),
+    ],
+    ids=["all differ", "some are null", "most are null", "one after the other", "far apart", "few rows"],
+)
+def test_a_column_has_a_dictionary_if_its_values_may_repeat(
+    count: int, value: Callable[[int], str | None], expected: bool, tmp_path: Path
+) -> None:
+    stream = make_stream(tmp_path)
+    platform = light_platform(tmp_path / "home", stream, HeldClock(AT))
+    platform.lake.create(stream, 4)
+    files = platform.lake.table_files(stream, RAW_EVENTS)
+    names = files.metadata.schema().column_names
+    given = rows(files, 1, 2).take([0] * count)
+    given = given.set_column(names.index("event_id"), "event_id", pa.array([value(number) for number in range(count)]))
+    made = files.write_at(PLACE, given)
+    group = pq.read_metadata(made.file_path).row_group(0)
+    columns = {each.path_in_schema: each.has_dictionary_page for each in map(group.column, range(group.num_columns))}
+    assert columns["event_id"] is expected
+    assert columns["source"]
+    assert not columns["payload"]
