@@ -4,6 +4,7 @@ from collections import Counter
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,8 +13,9 @@ from dedup_platform.errors import SourceError
 from dedup_platform.ingest.append import Appending, append
 from dedup_platform.lake.snapshots import cell_of
 from dedup_platform.sources.files import list_files, read_group
+from dedup_platform.spark.workers import InProcess
 from dedup_platform.tables import RAW_EVENTS
-from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
+from dedup_platform.testing import lay_out, light_platform, make_stream, record, temporary_platform, utc, write_batch
 
 FILES, EVENTS = 3, 20
 AT = utc("2024-03-01T10:00")
@@ -41,6 +43,26 @@ def test_records_of_several_tasks(tmp_path: Path, spark: SparkSession, own_file_
     spans = [span for each in appended for span in each.spans]
     assert {span.source for span in spans} == {"0.json", "1.json", "2.json"}
     assert sum(span.places for span in spans) == FILES * EVENTS
+
+
+def test_what_is_counted_of_the_records_of_one_source(tmp_path: Path) -> None:
+    stream = make_stream(tmp_path)
+    arrivals = [AT, AT, AT + timedelta(seconds=3), AT, AT + timedelta(seconds=1), AT + timedelta(seconds=3)]
+    events = [record("a", f"{number}", AT, arrival) for number, arrival in enumerate(arrivals)]
+    future = [record("a", f"{number}", AT + timedelta(days=9), AT) for number in range(2)]
+    write_batch(stream, lay_out([record("a", "b", AT - timedelta(days=99), AT), *events, *future], "0.json"))
+    platform = light_platform(tmp_path / "home", stream, lambda: AT + timedelta(days=1))
+    platform.lake.create(stream, 1)
+    read = partial(read_group, stream, [[(file, 0) for file in list_files(stream, platform.clock()).ready]])
+    appending = Appending(stream, platform.lake.table_files(stream, RAW_EVENTS), 1, read, 1)
+    appended = append(cast("SparkSession", InProcess()), appending)
+    rejected, told = sorted((span for each in appended for span in each.spans), key=lambda span: bool(span.skews))
+    assert (rejected.records, rejected.skews, rejected.longest) == (3, {}, None)
+    assert rejected.rejected == {"before_start": 1, "event_time_in_future": 2}
+    assert (told.records, told.places, told.first_offset, told.last_offset) == (6, 6, 1, 6)
+    assert list(told.skews.values()) == [3, 2, 1]
+    assert [round(1.02 ** (size - 0.5) / 1000) for size in told.skews] == [0, 3, 1]
+    assert (told.longest, told.rejected) == (3, {})
 
 
 @pytest.mark.parametrize("tasks", [1, FILES], ids=["one task", "several"])
