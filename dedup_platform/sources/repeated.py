@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Generic, TypeVar
 
+import numpy as np
 import polars as pl
 
 __all__ = ["Repeated", "Values", "repeated_each"]
@@ -31,5 +32,4 @@ Values = Sequence[T] | Repeated[T]
 
 def repeated_each(values: pl.Series, counts: Sequence[int]) -> pl.Series:
     """Each value as often as is said of it."""
-    times = pl.Series(counts, dtype=pl.Int64)
-    return pl.select(pl.lit(values).repeat_by(times).explode()).to_series()
+    return values.gather(np.repeat(np.arange(len(values)), counts))
