@@ -11,6 +11,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -105,10 +106,11 @@ class BatchDecoder:
         events, is_sure = self._events(contents, deliveries)
         if is_sure.all():
             return events
-        unsure = (~is_sure).arg_true()
+        unsure = (~is_sure).arg_true().to_list()
         others = self._one_by_one((contents[place], deliveries[place]) for place in unsure)
-        order = pl.concat([is_sure.arg_true(), unsure]).arg_sort()
-        return pl.concat([events.filter(is_sure), others])[order]
+        chosen = np.arange(len(events))
+        chosen[unsure] = np.arange(len(events), len(events) + len(others))
+        return pl.concat([events, others], rechunk=True)[chosen]
 
     def _events(self, contents: Contents, deliveries: Sequence[Delivery]) -> tuple[pl.DataFrame, pl.Series]:
         """The rows as columns tell them, and whether each is beyond doubt."""
