@@ -46,6 +46,7 @@ __all__ = [
     "SourceFile",
     "changed_since_listed",
     "grouped",
+    "is_little",
     "list_files",
     "placed_records",
     "read_files",
@@ -57,6 +58,7 @@ Group = list[tuple[SourceFile, int]]
 
 _AS_FOUND = S3Access()
 """What boto3 finds by itself, for files whose owner says nothing else."""
+_LITTLE = 6 * 2**20  # to bring together what several tasks read takes about as long as reading this
 _SMALL_GROUP = 512 * 1024
 _LARGE_GROUP = 128 * 2**20
 _ENOUGH_GROUPS = 16  # to keep a machine busy; twice as many and so on only if they would be large
@@ -150,7 +152,7 @@ def grouped(files: Sequence[tuple[SourceFile, int]], at_once: int | None = None)
     Where it is known how many are read at once, as many: what several tasks read of a cell must be brought together.
     """
     enough = at_once or _ENOUGH_GROUPS
-    size = sum(file.size + _FILE_COST for file, _ in files)
+    size = _cost(files)
     rounds = -(-size // (_LARGE_GROUP * enough))
     wanted = min(rounds * enough, size // _SMALL_GROUP)
     groups: list[Group] = [[] for _ in range(max(1, min(wanted, len(files))))]
@@ -160,6 +162,18 @@ def grouped(files: Sequence[tuple[SourceFile, int]], at_once: int | None = None)
         groups[number].append((file, generation))
         heappush(heap, (load + file.size + _FILE_COST, number))
     return groups
+
+
+def is_little(files: Sequence[tuple[SourceFile, int]]) -> bool:
+    """Whether one task reads files sooner than several, which must bring together what they read of a cell.
+
+    It does not on S3, where it takes long until a file is open.
+    """
+    return _cost(files) <= _LITTLE and not any(file.is_on_s3 for file, _ in files)
+
+
+def _cost(files: Sequence[tuple[SourceFile, int]]) -> int:
+    return sum(file.size + _FILE_COST for file, _ in files)
 
 
 def _read_groups(
