@@ -23,6 +23,7 @@ from dedup_platform.lake.table_files import HeldRows, TableFiles, by_cell, frame
 from dedup_platform.recompute.chunks import TASK_BYTES, split_evenly
 from dedup_platform.sources.batch_decoding import BatchDecoder
 from dedup_platform.sources.contents import ListedContents
+from dedup_platform.sources.repeated import Runs
 from dedup_platform.spark.workers import on_workers
 from dedup_platform.stream import Stream
 from dedup_platform.tables import ARRIVAL_ORDER, RAW_EVENTS, column_names
@@ -201,7 +202,9 @@ def _decoded(rows: pl.DataFrame, decoder: BatchDecoder, is_arrival_fixed: bool) 
         decoder.single.kept(payload, context, source, arrival, is_arrival_fixed)
         for payload, context, source, arrival in known
     ]
-    decoded = decoder.decode(ListedContents([content for content, _ in kept]), [delivery for _, delivery in kept])
+    decoded = decoder.decode(
+        ListedContents([content for content, _ in kept]), Runs([[delivery for _, delivery in kept]])
+    )
     return rows.with_columns(decoded.cast({name: rows.schema[name] for name in decoded.columns}))
 
 

@@ -8,7 +8,6 @@ is given to `EventDecoder`.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from dedup_platform.sources.event_ids import event_id_reader, id_readers, ids_of
 from dedup_platform.sources.field_values import FieldReader, RecordColumns, field_reader, time_field_reader
 from dedup_platform.sources.plain import plain_booleans, plain_decimals, plain_doubles, plain_longs, plain_times
 from dedup_platform.sources.records import Content, RejectedError
-from dedup_platform.sources.repeated import repeated_each
+from dedup_platform.sources.repeated import Runs, repeated_each
 from dedup_platform.sources.texts import Texts, any_of, no_texts, not_empty
 from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, time_reader
 from dedup_platform.stream import ISO_8601, Attribute, FieldId, Stream, TimeField, ZoneField, decimal_of, formats_of
@@ -43,8 +42,6 @@ _ARROW_TYPES = {
 }
 _MOMENT = pl.Datetime("us", "UTC")
 _PLAIN = {"boolean": plain_booleans, "double": plain_doubles, "long": plain_longs}
-_Runs = Sequence[tuple[Delivery, int]]
-"""Deliveries, each with the number of records in a row that are of it."""
 _TEXT, _IS_SURE = "_text_of_", "_is_sure"
 
 
@@ -101,7 +98,7 @@ class BatchDecoder:
         self._named = [named for column in self._columns.values() for named in column.field.named]
         self._doubts = [*_doubts(stream), *(_has_no_value(name, self._columns[name]) for name in stream.attributes)]
 
-    def decode(self, contents: Contents, deliveries: Sequence[Delivery]) -> pl.DataFrame:
+    def decode(self, contents: Contents, deliveries: Runs[Delivery]) -> pl.DataFrame:
         """The rows of some records, each what `EventDecoder.decode` says of it, with the types of `raw_events`."""
         events, is_sure = self._events(contents, deliveries)
         if is_sure.all():
@@ -112,12 +109,11 @@ class BatchDecoder:
         chosen[unsure] = np.arange(len(events), len(events) + len(others))
         return pl.concat([events, others], rechunk=True)[chosen]
 
-    def _events(self, contents: Contents, deliveries: Sequence[Delivery]) -> tuple[pl.DataFrame, pl.Series]:
+    def _events(self, contents: Contents, deliveries: Runs[Delivery]) -> tuple[pl.DataFrame, pl.Series]:
         """The rows as columns tell them, and whether each is beyond doubt."""
-        by_delivery = [(delivery, sum(1 for _ in same)) for delivery, same in groupby(deliveries)]
         ids = self._id_readers(contents)
         named = [*self._named, *(named for _, field in ids for named in field.named)]
-        records = RecordColumns(contents, named, lambda: _each(by_delivery, lambda told: told.path, pl.String))
+        records = RecordColumns(contents, named, lambda: _each(deliveries, lambda told: told.path, pl.String))
         told = {name: each.field.texts(records) for name, each in self._columns.items()}
         texts = pl.DataFrame([each.values.alias(name) for name, each in told.items()])
         values = {name: each.values(told[name]) for name, each in self._columns.items()}
@@ -125,7 +121,7 @@ class BatchDecoder:
             known = ids_of(self._id, [(name, field.texts(records).values) for name, field in ids]) if ids else None
             values["event_id"] = self._ids(known, contents, deliveries)
         values["entity_id"] = pl.select(not_empty(values["entity_id"])).to_series()
-        values["arrival_time"] = _arrivals(by_delivery, values.get("arrival_time"))
+        values["arrival_time"] = _arrivals(deliveries, values.get("arrival_time"))
         rows = pl.DataFrame(values).hstack(texts.select(pl.all().name.prefix(_TEXT)))
         is_sure = ~pl.any_horizontal(pl.coalesce(doubt, True) for doubt in self._doubts)
         events = rows.select(
@@ -135,14 +131,14 @@ class BatchDecoder:
         )
         sure = events[_IS_SURE].scatter(list(contents.rejected), False)
         # Of a table, what has no value may be a column that is missing.
-        has_no_column = texts["entity_id"].is_null() if any(each.is_tabular for each, _ in by_delivery) else None
+        has_no_column = texts["entity_id"].is_null() if any(each.is_tabular for each in deliveries.values) else None
         in_doubt = any_of((records.in_doubt, has_no_column))
         return events.select(self._names), sure if in_doubt is None else sure & ~in_doubt
 
     def _id_readers(self, contents: Contents) -> Sequence[tuple[str, FieldReader]]:
         return () if isinstance(self._id, FieldId) else id_readers(self._id, contents.names, self._format)
 
-    def _ids(self, known: pl.Series | None, contents: Contents, deliveries: Sequence[Delivery]) -> pl.Series:
+    def _ids(self, known: pl.Series | None, contents: Contents, deliveries: Runs[Delivery]) -> pl.Series:
         """The ids that columns tell, and those of single records where they do not."""
         if known is None:
             known = no_texts(len(contents))
@@ -190,20 +186,19 @@ def _has_no_value(name: str, column: _Column) -> pl.Expr:
     return pl.col(name).is_null() & (pl.col(_TEXT + name).fill_null("") != "")
 
 
-def _arrivals(by_delivery: _Runs, read: pl.Series | None) -> pl.Series:
+def _arrivals(deliveries: Runs[Delivery], read: pl.Series | None) -> pl.Series:
     """When records arrived: as their deliveries tell, or as was read of a field of theirs."""
     told = _each(
-        by_delivery,
+        deliveries,
         lambda each: each.arrival if each.is_arrival_fixed or (each.is_arrival_known and read is None) else None,
         pl.Int64,
     )
     return told if read is None else told.zip_with(told.is_not_null(), read)
 
 
-def _each(by_delivery: _Runs, said: Callable[[Delivery], Any], dtype: type[pl.DataType]) -> pl.Series:
+def _each(deliveries: Runs[Delivery], said: Callable[[Delivery], Any], dtype: type[pl.DataType]) -> pl.Series:
     """What each record's delivery says."""
-    values = pl.Series([said(delivery) for delivery, _ in by_delivery], dtype=dtype)
-    return repeated_each(values, [count for _, count in by_delivery])
+    return repeated_each(pl.Series(map(said, deliveries.values), dtype=dtype), deliveries.counts)
 
 
 def _attribute(field: FieldReader, attribute: Attribute) -> _Column:

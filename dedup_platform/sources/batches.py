@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
@@ -11,13 +10,11 @@ from dedup_platform.sources.batch_decoding import BatchDecoder, typed
 from dedup_platform.sources.contents import Contents, ListedContents, joined_contents
 from dedup_platform.sources.decoding import Delivery
 from dedup_platform.sources.records import Content
-from dedup_platform.sources.repeated import Repeated, Values, repeated_each
+from dedup_platform.sources.repeated import Repeated, Runs, Values, repeated_each
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
 
 __all__ = ["MAX_BYTES", "MAX_ROWS", "Coordinate", "Delivered", "RawBatches", "RecordChunk"]
-
-T = TypeVar("T")
 
 MAX_ROWS = 32768
 MAX_BYTES = 4 * 2**20
@@ -88,7 +85,7 @@ class RawBatches:
     def _frame(self, batch: list[RecordChunk], singles: list[Delivered]) -> pl.DataFrame:
         chunks = [*batch, RecordChunk.of(singles)] if singles else batch
         contents = joined_contents(chunk.contents for chunk in chunks)
-        decoded = self._decoder.decode(contents, _joined(chunk.deliveries for chunk in chunks))
+        decoded = self._decoder.decode(contents, Runs(chunk.deliveries for chunk in chunks))
         kept: dict[str, Sequence[Values[Any] | pl.Series]] = {
             "payload": [chunk.payloads for chunk in chunks],
             "payload_context": [chunk.contexts for chunk in chunks],
@@ -125,7 +122,3 @@ def _series(part: Values[Any] | pl.Series, column_type: str) -> pl.Series:
             return typed([value], column_type).new_from_index(0, count)
         case _:
             return typed(part, column_type)
-
-
-def _joined(parts: Iterable[Iterable[T]]) -> list[T]:
-    return list(chain.from_iterable(parts))

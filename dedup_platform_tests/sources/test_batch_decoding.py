@@ -12,6 +12,7 @@ from dedup_platform.sources.batch_decoding import BatchDecoder
 from dedup_platform.sources.contents import ListedContents
 from dedup_platform.sources.decoding import Delivery
 from dedup_platform.sources.records import AMBIGUOUS, DAMAGED_FILE, Content
+from dedup_platform.sources.repeated import Runs
 from dedup_platform.sources.text.json_records import Number
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream
@@ -116,7 +117,8 @@ def test_any_records_of_any_deliveries(stream: Stream, data: st.DataObject) -> N
 def assert_same(stream: Stream, records: list[tuple[Content, Delivery]]) -> None:
     """Together each becomes what it becomes alone."""
     decoder = BatchDecoder(stream)
-    frame = decoder.decode(ListedContents([content for content, _ in records]), [delivery for _, delivery in records])
+    told = Runs([[delivery for _, delivery in records]])
+    frame = decoder.decode(ListedContents([content for content, _ in records]), told)
     assert [row(each) for each in frame.iter_rows()] == [row(decoder.single.decode(*each)) for each in records]
 
 
@@ -126,7 +128,7 @@ def test_records_beyond_doubt_are_not_decoded_one_by_one(stream: Stream, monkeyp
     delivery = Delivery(ARRIVED, is_arrival_known=True, is_tabular=False)
     expected = decoder.single.decode(good(stream), delivery)
     monkeypatch.setattr(decoder, "single", None)
-    rows = decoder.decode(ListedContents([good(stream)] * 3), [delivery] * 3).rows()
+    rows = decoder.decode(ListedContents([good(stream)] * 3), Runs([[delivery] * 3])).rows()
     assert [row(each) for each in rows] == [row(expected)] * 3
     assert rows[0][2] == datetime(2024, 3, 1, 11, tzinfo=UTC)
     assert rows[0][-1] is None

@@ -13,6 +13,7 @@ from dedup_platform.sources.batch_decoding import BatchDecoder
 from dedup_platform.sources.contents import ListedContents
 from dedup_platform.sources.decoding import Delivery, EventDecoder, Row
 from dedup_platform.sources.records import AMBIGUOUS, Content
+from dedup_platform.sources.repeated import Runs
 from dedup_platform.sources.text.json_records import Number, json_content
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream, decode_kept
@@ -35,7 +36,7 @@ def decode(stream: Stream, content: Content, source: str = "a.json", file_format
 
 def decode_many(stream: Stream, contents: list[Content], deliveries: list[Delivery]) -> list[Row]:
     """The rows of records that are decoded together."""
-    frame = BatchDecoder(stream).decode(ListedContents(contents), deliveries)
+    frame = BatchDecoder(stream).decode(ListedContents(contents), Runs([deliveries]))
     return [tuple(_plain(value) for value in row) for row in frame.iter_rows()]
 
 

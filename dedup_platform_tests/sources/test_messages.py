@@ -11,6 +11,7 @@ from dedup_platform.sources.contents import ListedContents
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD, MAX_RECORD_BYTES, Content, Record
+from dedup_platform.sources.repeated import Repeated, Runs
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import decode_kept, message_stream
 
@@ -31,7 +32,7 @@ def read(stream: Stream, value: bytes) -> list[Record]:
         payloads, together, context = batch
         assert [(*each, context) for each in zip(payloads, together, strict=True)] == records
         decoder = BatchDecoder(stream)
-        deliveries = [decoder.single.delivery("clicks", ARRIVED, stream.source.format)] * len(records)
+        deliveries = Runs([Repeated(decoder.single.delivery("clicks", ARRIVED, stream.source.format), len(records))])
         alone = decoder.decode(ListedContents([content for _, content, _ in records]), deliveries)
         assert decoder.decode(together, deliveries).equals(alone)
     return records
