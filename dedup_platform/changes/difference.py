@@ -75,8 +75,8 @@ class Differences:
                 yield from numbers.of(difference(before, after, self.stream, self.table))
 
     def _insertion(self, file: DataFile, numbers: "_Ordinals", is_of_many: bool) -> Piece:
-        if is_of_many and file.record_count >= WHOLE_ROWS and (footer := self.copies.look(file)):
-            return Whole(file, footer, self._of_insertion, numbers.take("inserts", file.record_count))
+        if is_of_many and file.record_count >= WHOLE_ROWS and (groups := self.copies.look(file)):
+            return Whole(file, groups, self._of_insertion, numbers.take("inserts", file.record_count))
         return numbers.of_inserts(insertion(self._read([file]), self.stream, self.table))
 
     @cached_property

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 
 from dedup_platform.lake.durable import put_away
+from dedup_platform.lake.made_chunks import Chunk, RepeatedValues, RisingNumbers
 from dedup_platform.lake.parquet_footer import (
     I64,
     LIST,
@@ -27,7 +29,6 @@ from dedup_platform.lake.parquet_footer import (
     read_footer,
     value,
 )
-from dedup_platform.lake.repeated_values import Chunk, RepeatedValues
 from dedup_platform.lake.table_files import TableFiles
 
 _BLOCK_BYTES = 8 * 2**20
@@ -45,7 +46,8 @@ class Whole:
     """All rows of a data file, in its order."""
 
     file: DataFile
-    footer: Struct
+    groups: Sequence[Struct]
+    """Its row groups, as its footer tells of them."""
     same: Mapping[str, Any]
     """The columns that the file has not got but `number`, and their value in all rows."""
     first: int
@@ -61,8 +63,8 @@ class WholeFiles:
     number: str
     """The column of the target that numbers rows."""
 
-    def look(self, file: DataFile) -> Struct | None:
-        """The footer of a file whose columns are those that the target needs, and no others; None of any other file.
+    def look(self, file: DataFile) -> list[Struct] | None:
+        """The row groups of a file whose columns are those that the target needs, and no others; None of any other.
 
         Files of other writers, or from before the table got a column, may be such.
         """
@@ -73,7 +75,9 @@ class WholeFiles:
                 return None
         columns = [_without_id(each) for each in elements(footer, _SCHEMA)[1:]]
         is_whole = len(columns) == len(self.source.metadata.schema().fields) and _is_plain(footer)
-        return footer if is_whole and all(self._known.get(each[_NAME]) == each for each in columns) else None
+        is_known = is_whole and all(self._known.get(each[_NAME]) == each for each in columns)
+        # No more of the footer: of a table's files together it is so much that Python looks through all that it holds.
+        return elements(footer, _GROUPS) if is_known else None
 
     def write(self, place: Sequence[int | None], parts: Sequence[Whole]) -> DataFile:
         """Write some files' rows, one file after the other, as one new file, whose partition has these values."""
@@ -91,7 +95,10 @@ class WholeFiles:
     @cached_property
     def _template(self) -> Struct:
         """The footer of a file of the target without any row."""
-        return self._in_memory(self.target.new.arrow_schema.empty_table())[1]
+        content = pa.BufferOutputStream()
+        schema = self.target.new.arrow_schema
+        pq.write_table(schema.empty_table(), content, store_decimal_as_integer=True)
+        return read_footer(pa.BufferReader(content.getvalue()))
 
     @cached_property
     def _known(self) -> dict[tuple[int, Any], Struct]:
@@ -102,23 +109,17 @@ class WholeFiles:
         """Copy the row groups of a file, each behind its new columns; returns them as they are now."""
         first = part.first
         with self.source.io.new_input(part.file.file_path).open() as opened:
-            for group in elements(part.footer, _GROUPS):
+            for group in part.groups:
                 rows = value(group, _GROUP_ROWS)
                 begins = out.tell()
-                columns = [
-                    *(_put(chunk, out) for chunk in self._repeated(part.same).chunks(rows)),
-                    *self._numbers(first, rows, out),
-                    *_copy(group, opened, out),
-                ]
+                made = [*self._repeated(part.same).chunks(rows), self._numbers.chunk(first, rows)]
+                columns = [*_put(made, out), *_copy(group, opened, out)]
                 yield self._group(columns, rows, begins)
                 first += rows
 
-    def _numbers(self, first: int, rows: int, out: pa.NativeFile) -> list[Struct]:
-        field = self.target.new.arrow_schema.field(self.number)
-        numbers = pa.table([pa.arange(first, first + rows)], schema=pa.schema([field]))
-        content, footer = self._in_memory(numbers)
-        [group] = elements(footer, _GROUPS)
-        return _copy(group, pa.BufferReader(content), out)
+    @cached_property
+    def _numbers(self) -> RisingNumbers:
+        return RisingNumbers(self.target.new.arrow_schema.field(self.number))
 
     def _repeated(self, same: Mapping[str, Any]) -> RepeatedValues:
         key = tuple(sorted(same.items()))
@@ -131,22 +132,6 @@ class WholeFiles:
     @cached_property
     def _known_repeated(self) -> dict[tuple[Any, ...], RepeatedValues]:
         return {}
-
-    def _in_memory(self, rows: pa.Table) -> tuple[bytes, Struct]:
-        """A file of these rows as one row group, and its footer."""
-        content = pa.BufferOutputStream()
-        with pq.ParquetWriter(
-            content,
-            rows.schema,
-            store_decimal_as_integer=True,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=False,  # numbers never repeat
-        ) as writer:
-            if len(rows):
-                writer.write_table(rows, row_group_size=len(rows))
-        written = content.getvalue()
-        return written, read_footer(pa.BufferReader(written))
 
     def _group(self, columns: Sequence[Struct], rows: int, begins: int) -> Struct:
         """A row group; its columns are in the schema's order."""
@@ -191,12 +176,11 @@ def _copy(group: Struct, source: pa.NativeFile, out: pa.NativeFile) -> list[Stru
     return [_moved(chunk, moved) for chunk in chunks]
 
 
-def _put(made: Chunk, out: pa.NativeFile) -> Struct:
-    """Write a chunk; returns the column as it is now."""
-    content, chunk = made
-    moved = out.tell() - chunk_begins(chunk)
-    out.write(content)
-    return _moved(chunk, moved)
+def _put(made: Sequence[Chunk], out: pa.NativeFile) -> list[Struct]:
+    """Write chunks, one after the other; returns their columns as they are now."""
+    begins = accumulate((len(content) for content, _ in made), initial=out.tell())
+    out.write(b"".join(content for content, _ in made))
+    return [_moved(chunk, at - chunk_begins(chunk)) for at, (_, chunk) in zip(begins, made, strict=False)]
 
 
 def _moved(chunk: Struct, by: int) -> Struct:

@@ -17,15 +17,17 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.types import LongType
 from pyspark.sql import SparkSession
 
-from dedup_platform.lake import repeated_values
+from dedup_platform.lake import made_chunks
 from dedup_platform.lake.feeds import FeedTable
 from dedup_platform.lake.parquet_footer import I64, value
 from dedup_platform.lake.whole_files import Whole, WholeFiles, _moved
 from dedup_platform.planning.cells import Cell
 from dedup_platform.rules.changes import told_of_insertion
+from dedup_platform.settings import CATALOG
 from dedup_platform.stream import Stream
 from dedup_platform.tables import DEDUPLICATED_EVENTS, EVENT_CHANGES, column_names
 from dedup_platform.testing import HeldClock, light_platform, make_stream, utc
+from dedup_platform.testing.platforms import session_of
 
 AT = utc("2024-03-01T10:00")
 ATTRIBUTES = {"page": "string", "amount": "decimal(12,2)", "count": "long", "share": "double", "day": "date"}
@@ -44,10 +46,11 @@ class Tables:
         self.names = column_names(self.stream, DEDUPLICATED_EVENTS)
         self.events = platform.lake.table_files(self.stream, DEDUPLICATED_EVENTS)
         feed = FeedTable(platform.lake.catalog, self.stream, DEDUPLICATED_EVENTS)
-        feed.prepare()
+        self.position = feed.prepare()
         self.changes = feed.files()
         self.copies = WholeFiles(self.events, self.changes, "_change_ordinal")
         self.feed = feed
+        self.settings = platform.settings
 
     def rows(self, first: int, count: int) -> pa.Table:
         def value(name: str, number: int) -> Any:
@@ -79,9 +82,9 @@ class Tables:
         same = {**told_of_insertion(self.stream, DEDUPLICATED_EVENTS), **COMMIT}
         parts, first = list[Whole](), 100
         for file in files:
-            footer = self.copies.look(file)
-            assert footer
-            parts.append(Whole(file, footer, same, first))
+            groups = self.copies.look(file)
+            assert groups
+            parts.append(Whole(file, groups, same, first))
             first += file.record_count
         return self.copies.write(self.DAY, parts)
 
@@ -94,7 +97,7 @@ def tables(tmp_path: Path) -> Tables:
 @pytest.fixture(params=[10, 2**14])
 def rows_a_page(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups of ten rows have one page of columns that are added, or parts of one."""
-    monkeypatch.setattr(repeated_values, "_PAGE_ROWS", request.param)
+    monkeypatch.setattr(made_chunks, "_PAGE_ROWS", request.param)
 
 
 @pytest.mark.usefixtures("rows_a_page")
@@ -145,6 +148,92 @@ def test_other_readers_read_a_copied_file(tables: Tables, spark: SparkSession) -
     assert counted.row(0) == expected
     assert tuple(spark.read.parquet(path).selectExpr(*asked).collect()[0]) == expected
     assert pq.ParquetFile(path).metadata.num_row_groups == 6
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tables, DataFile, int]:
+    """A copied file whose row groups have one row, parts of a page, a whole one, and several; and its rows."""
+    tables = Tables(tmp_path_factory.mktemp("many"))
+    some, page = tables.rows(0, 10), 2**14
+    sizes = [1, 2, page - 1, page, page + 1, 2 * page, 3 * page + 77]
+    files = [tables.write(some.take(pa.array([n % 10 for n in range(rows)])), 2 * page + 5) for rows in sizes]
+    made = tables.copy(*files)
+    tables.feed.append(tables.position, [made], 1, 7)
+    return tables, made, sum(sizes)
+
+
+ASKED = (
+    "count(*)",
+    "sum(_change_ordinal)",
+    "count(DISTINCT _change_ordinal)",
+    "min(_change_ordinal)",
+    "max(_change_ordinal)",
+    "sum(_commit_version)",
+    "min(_commit_snapshot_id)",
+    "count(DISTINCT reason)",
+    "max(_change_type)",
+    "count(_commit_timestamp)",
+    "count(changed_columns)",
+    "sum(CASE WHEN is_db_update THEN 1 ELSE 0 END)",
+    "count(event_id)",
+    "min(event_id)",
+)
+
+
+def _answers(rows: int) -> tuple[Any, ...]:
+    last = 100 + rows - 1
+    of_ordinals = (rows * (100 + last) // 2, rows, 100, last)
+    return rows, *of_ordinals, 7 * rows, COMMIT["_commit_snapshot_id"], 1, "insert", rows, 0, rows, rows, "event_id 0 ü"
+
+
+def _duckdb(path: str, _: Tables, __: SparkSession) -> tuple[Any, ...]:
+    with duckdb.connect() as connection:
+        [found] = connection.execute(f"SELECT {', '.join(ASKED)} FROM '{path}'").fetchall()
+    return found
+
+
+def _polars(path: str, _: Tables, __: SparkSession) -> tuple[Any, ...]:
+    with pl.SQLContext(file=pl.scan_parquet(path)) as context:
+        return context.execute(f"SELECT {', '.join(ASKED)} FROM file", eager=True).row(0)
+
+
+def _spark(path: str, _: Tables, spark: SparkSession) -> tuple[Any, ...]:
+    return tuple(spark.read.parquet(path).selectExpr(*ASKED).collect()[0])
+
+
+def _iceberg_in_spark(_: str, tables: Tables, spark: SparkSession) -> tuple[Any, ...]:
+    rows = session_of(tables.settings, spark).read.table(f"{CATALOG}.{tables.stream.name}.{EVENT_CHANGES}")
+    return tuple(rows.selectExpr(*ASKED).collect()[0])
+
+
+@pytest.mark.parametrize("read", [_duckdb, _polars, _spark, _iceberg_in_spark])
+def test_every_reader_reads_what_was_added_to_many_rows(
+    read: Callable[[str, Tables, SparkSession], tuple[Any, ...]],
+    many: tuple[Tables, DataFile, int],
+    spark: SparkSession,
+) -> None:
+    tables, made, rows = many
+    assert read(made.file_path.removeprefix("file:"), tables, spark) == _answers(rows)
+
+
+def test_each_row_group_of_many_rows_has_its_own_numbers(many: tuple[Tables, DataFile, int]) -> None:
+    tables, made, rows = many
+    found = tables.changes.read([made], ["_change_ordinal"])["_change_ordinal"]
+    assert found.to_pylist() == list(range(100, 100 + rows))
+    with pq.ParquetFile(made.file_path.removeprefix("file:")) as opened:
+        first = 100
+        for number in range(opened.num_row_groups):
+            group = opened.metadata.row_group(number)
+            [told] = (
+                each.statistics
+                for each in map(group.column, range(group.num_columns))
+                if each.path_in_schema == "_change_ordinal"
+            )
+            assert (told.min, told.max, told.null_count) == (first, first + group.num_rows - 1, 0)
+            read = opened.read_row_group(number, ["_change_ordinal"])["_change_ordinal"]
+            assert read.to_pylist() == list(range(first, first + group.num_rows))
+            first += group.num_rows
+        assert first == 100 + rows
 
 
 @pytest.mark.parametrize("wrong", ["other_type", "lacks_one", "one_more", "renamed", "no_parquet"])
