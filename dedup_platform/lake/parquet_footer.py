@@ -11,6 +11,7 @@ import pyarrow as pa
 MAGIC = b"PAR1"
 I16, I32, I64, BINARY, LIST, STRUCT = 4, 5, 6, 8, 9, 12
 _TRUE, _FALSE, _BYTE, _DOUBLE, _SET = 1, 2, 3, 7, 10
+_INTEGERS = (I16, I32, I64)
 _FIXED = {_BYTE: 1, _DOUBLE: 8}
 """Types whose values have so many bytes."""
 _DATA_PAGE_AT, _DICTIONARY_PAGE_AT = 9, 11
@@ -41,7 +42,7 @@ def footer_bytes(footer: Struct) -> bytes:
 def parse(content: bytes) -> Struct:
     """A tree from its bytes. Raises ValueError if they are none."""
     try:
-        return _Parser(content).structure()
+        return _struct(content, 0)[0]
     except IndexError:
         raise ValueError("a footer that is cut off") from None
 
@@ -64,65 +65,71 @@ def chunk_begins(chunk: Struct) -> int:
     return min(data, value(chunk, _DICTIONARY_PAGE_AT) or data)
 
 
-class _Parser:
-    """Written for speed: a footer has thousands of values."""
+# Written for speed: a footer has thousands of values, most of which are a byte long. Each function is told where it is,
+# and returns what it found and where that ends.
 
-    def __init__(self, content: bytes) -> None:
-        self._content, self._at = content, 0
 
-    def structure(self) -> Struct:
-        found: Struct = {}
-        field = 0
-        while head := self._byte():
-            kind = head & 15
-            field = field + (head >> 4) if head >> 4 else self._integer()
-            found[field] = (kind, self._value(kind))
-        return found
+def _struct(content: bytes, at: int) -> tuple[Struct, int]:
+    found: Struct = {}
+    field = 0
+    while head := content[at]:
+        at += 1
+        kind = head & 15
+        if head > kind:
+            field += head >> 4
+        else:
+            field, at = _integer(content, at)
+        if kind in _INTEGERS and (byte := content[at]) < 128:
+            found[field] = (kind, (byte >> 1) ^ -(byte & 1))
+            at += 1
+        else:
+            each, at = _value(content, at, kind)
+            found[field] = (kind, each)
+    return found, at + 1
 
-    def _value(self, kind: int) -> Any:
-        if kind in (I32, I64, I16):
-            return self._integer()
-        if kind == BINARY:
-            return self._take(self._varint())
-        if kind == STRUCT:
-            return self.structure()
-        if kind in (LIST, _SET):
-            return self._list()
-        if kind in (_TRUE, _FALSE):
-            return kind == _TRUE
-        if kind in _FIXED:
-            return self._take(_FIXED[kind])
-        raise ValueError(f"type {kind} is in no footer")
 
-    def _list(self) -> tuple[int, list[Any]]:
-        head = self._byte()
-        count, kind = head >> 4, head & 15
-        count = self._varint() if count == 15 else count
-        # Of a list, unlike of a field, booleans are bytes.
-        kind = _BYTE if kind in (_TRUE, _FALSE) else kind
-        return kind, [self._value(kind) for _ in range(count)]
+def _value(content: bytes, at: int, kind: int) -> tuple[Any, int]:
+    if kind in _INTEGERS:
+        return _integer(content, at)
+    if kind == BINARY:
+        length, at = _varint(content, at)
+        return content[at : at + length], at + length
+    if kind == STRUCT:
+        return _struct(content, at)
+    if kind in (LIST, _SET):
+        return _list(content, at)
+    if kind in (_TRUE, _FALSE):
+        return kind == _TRUE, at
+    if kind in _FIXED:
+        return content[at : at + _FIXED[kind]], at + _FIXED[kind]
+    raise ValueError(f"type {kind} is in no footer")
 
-    def _integer(self) -> int:
-        read = self._varint()
-        return (read >> 1) ^ -(read & 1)
 
-    def _varint(self) -> int:
-        found = self._byte()
-        if found < 128:
-            return found
-        found, shift = found & 127, 7
-        while (byte := self._byte()) & 128:
-            found |= (byte & 127) << shift
-            shift += 7
-        return found | byte << shift
+def _list(content: bytes, at: int) -> tuple[tuple[int, list[Any]], int]:
+    head = content[at]
+    count, kind = head >> 4, head & 15
+    count, at = _varint(content, at + 1) if count == 15 else (count, at + 1)
+    # Of a list, unlike of a field, booleans are bytes.
+    kind = _BYTE if kind in (_TRUE, _FALSE) else kind
+    found = []
+    for _ in range(count):
+        each, at = _value(content, at, kind)
+        found.append(each)
+    return (kind, found), at
 
-    def _byte(self) -> int:
-        self._at += 1
-        return self._content[self._at - 1]
 
-    def _take(self, count: int) -> bytes:
-        self._at += count
-        return self._content[self._at - count : self._at]
+def _integer(content: bytes, at: int) -> tuple[int, int]:
+    read, at = _varint(content, at)
+    return (read >> 1) ^ -(read & 1), at
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    found, shift = content[at] & 127, 7
+    while content[at] > 127:
+        at += 1
+        found |= (content[at] & 127) << shift
+        shift += 7
+    return found, at + 1
 
 
 def _put_struct(out: bytearray, tree: Struct) -> None:
