@@ -60,6 +60,12 @@ class _NotedFile(PyArrowFile):
         return stream
 
 
+def send_ahead(file: OutputFile) -> None:
+    """Have the disk begin with what there is of a large file that is still being written; nobody waits for it."""
+    if isinstance(file, _NotedFile) and hasattr(os, "posix_fadvise"):
+        _disk.submit(_send, Path(file._path))
+
+
 def put_away(file: OutputFile) -> None:
     """Begin to put a large file on the disk that nobody is about to read, and let its pages in memory go.
 
@@ -116,6 +122,20 @@ def _sync(path: Path, *, lets_go: bool = False) -> None:
         try:
             os.fsync(opened)
             if lets_go and hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(opened, 0, 0, os.POSIX_FADV_DONTNEED)
+                _let_go(opened)
         finally:
             os.close(opened)
+
+
+def _send(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        opened = os.open(path, os.O_RDONLY)
+        try:
+            _let_go(opened)
+        finally:
+            os.close(opened)
+
+
+def _let_go(opened: int) -> None:
+    """Let pages go that are on the disk; the others are on their way there from now on."""
+    os.posix_fadvise(opened, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import wait
 from multiprocessing import get_context
 from pathlib import Path
+from queue import Queue
 from typing import NoReturn
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from sqlalchemy import event
 
 from dedup_platform.lake import durable
 from dedup_platform.lake.catalog import Catalog
-from dedup_platform.lake.durable import DurableFileIO, put_away, sync_written
+from dedup_platform.lake.durable import DurableFileIO, put_away, send_ahead, sync_written
 from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import FilesReceipt
 from dedup_platform.lake.snapshots import head
@@ -107,6 +108,49 @@ def test_what_was_put_away_is_on_the_disk_before_its_pages_go(
     sync_written()
     assert let_go == [tmp_path / "a"]
     assert tmp_path in disk
+
+
+def test_what_is_sent_ahead_is_begun_with_at_once_and_awaited_as_part_of_its_file(
+    tmp_path: Path, disk: set[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: Queue[Path] = Queue()
+    monkeypatch.setattr(os, "posix_fadvise", lambda opened, *_: begun.put(Path(f"/proc/self/fd/{opened}").readlink()))
+    output = DurableFileIO().new_output(str(tmp_path / "a"))
+    with output.create() as file:
+        file.write(b"x")
+        send_ahead(output)
+        assert begun.get(timeout=10) == tmp_path / "a"
+        assert not disk
+        file.write(b"y")
+    put_away(output)
+    sync_written()
+    assert tmp_path / "a" in disk
+
+
+def test_a_disk_that_fails_while_a_file_is_sent_ahead_is_told_to_whoever_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: int) -> NoReturn:
+        raise OSError(errno.EIO, "the disk fails")
+
+    output = DurableFileIO().new_output(str(tmp_path / "a"))
+    with output.create() as file:
+        file.write(b"x")
+        send_ahead(output)
+    monkeypatch.setattr(os, "fsync", failing)
+    put_away(output)
+    with pytest.raises(OSError, match="the disk fails"):
+        sync_written()
+
+
+def test_what_is_gone_when_it_is_sent_ahead_troubles_nobody(tmp_path: Path) -> None:
+    output = DurableFileIO().new_output(str(tmp_path / "a"))
+    with output.create() as file:
+        file.write(b"x")
+        (tmp_path / "a").unlink()
+        send_ahead(output)
+    put_away(output)
+    sync_written()
 
 
 def test_a_disk_that_fails_is_told_to_whoever_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
