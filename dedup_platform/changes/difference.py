@@ -11,7 +11,7 @@ from pyiceberg.manifest import DataFile
 from dedup_platform.lake.feeds import FeedTable, Step
 from dedup_platform.lake.snapshots import cell_of
 from dedup_platform.lake.table_files import TableFiles, frame_of
-from dedup_platform.lake.whole_files import Whole, WholeFiles
+from dedup_platform.lake.whole_files import Whole
 from dedup_platform.recompute.chunks import CHUNK_BYTES, Share, file_bytes
 from dedup_platform.recompute.tasks import Store
 from dedup_platform.rules.changes import INSERT, POSTIMAGE, difference, insertion, told_of_insertion
@@ -49,7 +49,6 @@ class Differences:
     table: str
     files: TableFiles
     feed: FeedTable
-    copies: WholeFiles
 
     def of(self, step: Step) -> Iterator[Piece]:
         """The changes of a commit, piece by piece: `_change_type`, `_change_ordinal`, the row and what is told of it.
@@ -75,8 +74,8 @@ class Differences:
                 yield from numbers.of(difference(before, after, self.stream, self.table))
 
     def _insertion(self, file: DataFile, numbers: "_Ordinals", is_of_many: bool) -> Piece:
-        if is_of_many and file.record_count >= WHOLE_ROWS and (groups := self.copies.look(file)):
-            return Whole(file, groups, self._of_insertion, numbers.take("inserts", file.record_count))
+        if is_of_many and file.record_count >= WHOLE_ROWS:
+            return Whole(file, self._of_insertion, numbers.take("inserts", file.record_count))
         return numbers.of_inserts(insertion(self._read([file]), self.stream, self.table))
 
     @cached_property

@@ -88,7 +88,7 @@ class Feeds:
         loaded = self.lake.catalog.load_table(stream.name, table)
         source, files = self.lake.table_files(stream, table), feed.files()
         copies = WholeFiles(source, files, ORDINAL)
-        differences = Differences(stream, table, source, feed, copies)
+        differences = Differences(stream, table, source, feed)
         with ThreadPoolExecutor(WRITERS) as writers:
             pending = _Pending(files, copies, writers, position)
             for step in steps(loaded, position.up_to):
@@ -130,7 +130,7 @@ class _Pending:
         self.up_to: int | None = None
         self.changes: Counter[str] = Counter()
         self._steps = 0
-        self._written: list[Future[DataFile]] = []
+        self._written: list[Future[list[DataFile]]] = []
         self._held: dict[tuple[int, str], list[Piece]] = {}
 
     @property
@@ -165,7 +165,7 @@ class _Pending:
     def close(self) -> list[DataFile]:
         """All of it as files."""
         self._write_all()
-        return [each.result() for each in self._written]
+        return [file for each in self._written for file in each.result()]
 
     def _hold(self, place: tuple[int, str], pieces: Iterable[Piece]) -> None:
         for piece in pieces:
@@ -185,10 +185,10 @@ class _Pending:
                 wait(busy, return_when=FIRST_COMPLETED)
             self._written.append(self._writers.submit(self._file, (place[0],), list(pieces)))
 
-    def _file(self, place: tuple[int], pieces: list[Piece]) -> DataFile:
+    def _file(self, place: tuple[int], pieces: list[Piece]) -> list[DataFile]:
         if isinstance(pieces[0], Whole):
             return self._copies.write(place, cast("list[Whole]", pieces))
-        return self._files.write_at(place, pl.concat(cast("list[pl.DataFrame]", pieces)).to_arrow())
+        return [self._files.write_at(place, pl.concat(cast("list[pl.DataFrame]", pieces)).to_arrow())]
 
 
 def _rows(piece: Piece) -> int:

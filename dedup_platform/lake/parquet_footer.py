@@ -34,9 +34,15 @@ def read_footer(file: pa.NativeFile) -> Struct:
 
 def footer_bytes(footer: Struct) -> bytes:
     """A footer with all that follows it in a file."""
+    content = struct_bytes(footer)
+    return content + len(content).to_bytes(4, "little") + MAGIC
+
+
+def struct_bytes(tree: Struct) -> bytes:
+    """A tree as bytes, which may stand for it in the tree that it is a part of."""
     content = bytearray()
-    _put_struct(content, footer)
-    return bytes(content) + len(content).to_bytes(4, "little") + MAGIC
+    _put_struct(content, tree)
+    return bytes(content)
 
 
 def parse(content: bytes) -> Struct:
@@ -154,7 +160,10 @@ def _put_value(out: bytearray, kind: int, found: Any) -> None:
         _put_varint(out, len(found))
         out += found
     elif kind == STRUCT:
-        _put_struct(out, found)
+        if isinstance(found, bytes):
+            out += found
+        else:
+            _put_struct(out, found)
     elif kind in (LIST, _SET):
         _put_list(out, *found)
     elif kind in _FIXED:

@@ -4,18 +4,18 @@ A column of a Parquet file lies in chunks that mean the same at any other place:
 they are copied as bytes, which takes a tenth of the time that reading and writing their values does.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 
-from dedup_platform.lake.durable import put_away
+from dedup_platform.lake.durable import DurableFileIO, put_away, send_ahead
 from dedup_platform.lake.made_chunks import Chunk, RepeatedValues, RisingNumbers
 from dedup_platform.lake.parquet_footer import (
     I64,
@@ -27,11 +27,15 @@ from dedup_platform.lake.parquet_footer import (
     elements,
     footer_bytes,
     read_footer,
+    struct_bytes,
     value,
 )
 from dedup_platform.lake.table_files import TableFiles
 
-_BLOCK_BYTES = 8 * 2**20
+_BLOCK_BYTES = 2**20
+"""So much of a file of this machine is copied at a time: it is still in the processor's cache when it is written."""
+_REMOTE_BLOCK_BYTES = 8 * 2**20
+"""The same of a file elsewhere, where each reading is a request."""
 
 # Ids of fields in parquet-format's `parquet.thrift`.
 _SCHEMA, _ROWS, _GROUPS, _KEYS, _ENCRYPTED = 2, 3, 4, 5, 8
@@ -46,12 +50,16 @@ class Whole:
     """All rows of a data file, in its order."""
 
     file: DataFile
-    groups: Sequence[Struct]
-    """Its row groups, as its footer tells of them."""
     same: Mapping[str, Any]
     """The columns that the file has not got but `number`, and their value in all rows."""
     first: int
     """The number of the first row."""
+
+
+_Copy = tuple[Whole, list[Struct]]
+"""What is copied, and its row groups."""
+_Group = tuple[int, bytes]
+"""A row group as a footer tells of it: its rows, and all of it as bytes."""
 
 
 @dataclass(frozen=True)
@@ -76,21 +84,52 @@ class WholeFiles:
         columns = [_without_id(each) for each in elements(footer, _SCHEMA)[1:]]
         is_whole = len(columns) == len(self.source.metadata.schema().fields) and _is_plain(footer)
         is_known = is_whole and all(self._known.get(each[_NAME]) == each for each in columns)
-        # No more of the footer: of a table's files together it is so much that Python looks through all that it holds.
         return elements(footer, _GROUPS) if is_known else None
 
-    def write(self, place: Sequence[int | None], parts: Sequence[Whole]) -> DataFile:
-        """Write some files' rows, one file after the other, as one new file, whose partition has these values."""
+    def write(self, place: Sequence[int | None], parts: Sequence[Whole]) -> list[DataFile]:
+        """Write some files' rows as one new file, whose partition has these values, one file after the other.
+
+        Those that cannot be copied as they are make another one.
+        """
+        others: list[Whole] = []
+        # One after the other: footers of all of them would be a hundred thousand objects in memory.
+        copies = self._copies(parts, others)
+        files = [self._copied(place, chain([first], copies))] if (first := next(copies, None)) else []
+        if others:
+            files.append(self.target.write_at(place, pa.concat_tables(map(self._read, others))))
+        return files
+
+    def _copies(self, parts: Iterable[Whole], others: list[Whole]) -> Iterator[_Copy]:
+        """Those that can be copied; the others come to that list."""
+        for part in parts:
+            if groups := self.look(part.file):
+                yield part, groups
+            else:
+                others.append(part)
+
+    def _copied(self, place: Sequence[int | None], copies: Iterable[_Copy]) -> DataFile:
         key = self.target.new.key(place)
         path = self.target.new.location(key)
         output = self.target.io.new_output(path)
         with output.create(overwrite=True) as out:
             out.write(MAGIC)
-            groups = [group for part in parts for group in self._copied(part, out)]
+            groups = list[_Group]()
+            for part, before in copies:
+                groups += self._moved(part, before, out)
+                send_ahead(output)
             footer = self._footer(groups)
             out.write(footer)
         put_away(output)
         return self.target.new.described(path, key, len(output), pq.read_metadata(BytesIO(MAGIC + footer)))
+
+    def _read(self, part: Whole) -> pa.Table:
+        """The rows of a file with the other columns of the target."""
+        schema = self.target.new.arrow_schema
+        names = [field.name for field in self.source.metadata.schema().fields]
+        rows = self.source.read([part.file], names)
+        for name, each in part.same.items():
+            rows = rows.append_column(name, pa.repeat(pa.scalar(each, schema.field(name).type), len(rows)))
+        return rows.append_column(self.number, pa.arange(part.first, part.first + len(rows)))
 
     @cached_property
     def _template(self) -> Struct:
@@ -105,16 +144,17 @@ class WholeFiles:
         """The target's columns by name. Elements of lists come after all that a source may have."""
         return {each[_NAME]: _without_id(each) for each in reversed(elements(self._template, _SCHEMA)[1:])}
 
-    def _copied(self, part: Whole, out: pa.NativeFile) -> Iterator[Struct]:
+    def _moved(self, part: Whole, groups: Iterable[Struct], out: pa.NativeFile) -> Iterator[_Group]:
         """Copy the row groups of a file, each behind its new columns; returns them as they are now."""
         first = part.first
+        block = _BLOCK_BYTES if isinstance(self.source.io, DurableFileIO) else _REMOTE_BLOCK_BYTES
         with self.source.io.new_input(part.file.file_path).open() as opened:
-            for group in part.groups:
+            for group in groups:
                 rows = value(group, _GROUP_ROWS)
                 begins = out.tell()
                 made = [*self._repeated(part.same).chunks(rows), self._numbers.chunk(first, rows)]
-                columns = [*_put(made, out), *_copy(group, opened, out)]
-                yield self._group(columns, rows, begins)
+                columns = [*_put(made, out), *_copy(group, opened, out, block)]
+                yield rows, struct_bytes(self._group(columns, rows, begins))
                 first += rows
 
     @cached_property
@@ -147,10 +187,10 @@ class WholeFiles:
             _GROUP_COMPRESSED: (I64, compressed),
         }
 
-    def _footer(self, groups: list[Struct]) -> bytes:
+    def _footer(self, groups: Sequence[_Group]) -> bytes:
         footer = {field: each for field, each in self._template.items() if field != _KEYS}
-        footer[_ROWS] = (I64, sum(value(group, _GROUP_ROWS) for group in groups))
-        footer[_GROUPS] = (LIST, (STRUCT, groups))
+        footer[_ROWS] = (I64, sum(rows for rows, _ in groups))
+        footer[_GROUPS] = (LIST, (STRUCT, [group for _, group in groups]))
         return footer_bytes(footer)
 
 
@@ -165,14 +205,14 @@ def _without_id(column: Struct) -> Struct:
     return {field: each for field, each in column.items() if field != _FIELD_ID}
 
 
-def _copy(group: Struct, source: pa.NativeFile, out: pa.NativeFile) -> list[Struct]:
-    """Copy the bytes of a row group; returns its columns as they are now."""
+def _copy(group: Struct, source: pa.NativeFile, out: pa.NativeFile, block: int) -> list[Struct]:
+    """Copy the bytes of a row group, so many at a time; returns its columns as they are now."""
     chunks = [value(column, _CHUNK) for column in elements(group, _COLUMNS)]
     begins = min(map(chunk_begins, chunks))
     ends = max(chunk_begins(chunk) + value(chunk, _COMPRESSED) for chunk in chunks)
     moved = out.tell() - begins
-    for at in range(begins, ends, _BLOCK_BYTES):
-        out.write(source.read_at(min(_BLOCK_BYTES, ends - at), at))
+    for at in range(begins, ends, block):
+        out.write(source.read_at(min(block, ends - at), at))
     return [_moved(chunk, moved) for chunk in chunks]
 
 

@@ -8,7 +8,17 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
 
-from dedup_platform.lake.parquet_footer import BINARY, I32, I64, LIST, STRUCT, footer_bytes, parse, read_footer
+from dedup_platform.lake.parquet_footer import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    footer_bytes,
+    parse,
+    read_footer,
+    struct_bytes,
+)
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1).map(lambda number: (I64, number))
 TEXTS = st.binary(max_size=300).map(lambda text: (BINARY, text))
@@ -33,6 +43,12 @@ def test_a_tree_is_the_same_after_it_was_written(tree: Any) -> None:
     assert parse(written[:-8]) == tree
     assert int.from_bytes(written[-8:-4], "little") == len(written) - 8
     assert written.endswith(b"PAR1")
+
+
+@given(TREES, TREES)
+def test_a_part_of_a_tree_may_be_bytes_already(tree: Any, part: Any) -> None:
+    whole, other = ({**tree, 500: (STRUCT, each), 501: (LIST, (STRUCT, [each]))} for each in (part, struct_bytes(part)))
+    assert footer_bytes(other) == footer_bytes(whole)
 
 
 def test_a_footer_of_pyarrow_is_written_as_it_was() -> None:

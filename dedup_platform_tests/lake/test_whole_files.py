@@ -1,6 +1,6 @@
 """Files that are copied with columns added, without being decoded: the same rows to whoever reads them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from dedup_platform.lake import made_chunks
 from dedup_platform.lake.feeds import FeedTable
 from dedup_platform.lake.parquet_footer import I64, value
+from dedup_platform.lake.table_files import frame_of
 from dedup_platform.lake.whole_files import Whole, WholeFiles, _moved
 from dedup_platform.planning.cells import Cell
 from dedup_platform.rules.changes import told_of_insertion
@@ -44,6 +45,7 @@ class Tables:
         platform = light_platform(folder / "home", self.stream, HeldClock(AT))
         platform.lake.create(self.stream, 1)
         self.names = column_names(self.stream, DEDUPLICATED_EVENTS)
+        self.told = column_names(self.stream, EVENT_CHANGES)
         self.events = platform.lake.table_files(self.stream, DEDUPLICATED_EVENTS)
         feed = FeedTable(platform.lake.catalog, self.stream, DEDUPLICATED_EVENTS)
         self.position = feed.prepare()
@@ -79,14 +81,17 @@ class Tables:
         return replace(self.events, metadata=metadata).write(cell, rows)
 
     def copy(self, *files: DataFile) -> DataFile:
+        assert all(map(self.copies.look, files))
+        [made] = self.copies.write(self.DAY, self.parts(files))
+        return made
+
+    def parts(self, files: Iterable[DataFile]) -> list[Whole]:
         same = {**told_of_insertion(self.stream, DEDUPLICATED_EVENTS), **COMMIT}
         parts, first = list[Whole](), 100
         for file in files:
-            groups = self.copies.look(file)
-            assert groups
-            parts.append(Whole(file, groups, same, first))
+            parts.append(Whole(file, same, first))
             first += file.record_count
-        return self.copies.write(self.DAY, parts)
+        return parts
 
 
 @pytest.fixture
@@ -251,6 +256,31 @@ def test_a_file_that_is_not_as_the_feed_needs_it_is_left_to_be_read(wrong: str, 
     else:
         pq.write_table(made[wrong](), file.file_path.removeprefix("file:"))
     assert tables.copies.look(file) is None
+
+
+@pytest.mark.parametrize("numbers", [[1], [0, 2], [0, 1, 2]], ids=["amid others", "around another", "none but those"])
+def test_files_that_cannot_be_copied_are_read_and_make_a_file_of_their_own(numbers: list[int], tables: Tables) -> None:
+    rows = [tables.rows(first, 10) for first in (0, 10, 20)]
+    files = [tables.write(each) for each in rows]
+    for number in numbers:
+        path = files[number].file_path.removeprefix("file:")
+        pq.write_table(pq.read_table(path).drop_columns(["page"]), path)
+    made = tables.copies.write(tables.DAY, tables.parts(files))
+    assert len(made) == (1 if len(numbers) == 3 else 2)
+    found = pl.concat(map(frame_of, (tables.changes.read([each], tables.told) for each in made))).sort(
+        "_change_ordinal"
+    )
+    assert found["_change_ordinal"].to_list() == list(range(100, 130))
+    expected = frame_of(pa.concat_tables(rows)).to_dicts()
+    for number in numbers:
+        for row in expected[10 * number : 10 * number + 10]:
+            row["page"] = None
+    assert found.select(tables.names).to_dicts() == expected
+    told = {"_change_type": "insert", "reason": "new", "changed_columns": None, "is_db_update": True}
+    added = found.drop(*tables.names, "_change_ordinal").to_dicts()
+    assert added == [{**COMMIT, **told, "is_downstream": True}] * 30
+    assert {each.record_count for each in made} == {10 * len(numbers), 30 - 10 * len(numbers)} - {0}
+    assert all(each.partition == made[0].partition for each in made)
 
 
 def test_a_file_of_another_writer_with_dictionaries_and_pages_of_its_own_is_copied(tables: Tables) -> None:
