@@ -24,7 +24,7 @@ ZONE_MARK = "\0"
 """Between the text of a time and its zone where both stand in the record: what no time has in it."""
 
 _ISO_8601 = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII | re.IGNORECASE
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d(?::?[0-5]\d)?)?)?", re.ASCII | re.IGNORECASE
 )
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
 # What is left out is another thing on another machine.
