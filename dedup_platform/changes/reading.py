@@ -1,6 +1,7 @@
 """What a sink reads: the changes after its position, or to begin with the whole table as it was at one snapshot."""
 
 import json
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from dedup_platform.lake.feeds import feed_position, steps
 from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.pins import is_kept, pin
 from dedup_platform.lake.snapshots import committed_at, head, live_files
-from dedup_platform.lake.table_files import TableFiles, frame_of
+from dedup_platform.lake.table_files import TableFiles, frame_of, in_larger
 from dedup_platform.rules.changes import DELETE, insertion
 from dedup_platform.sinks import Position
 from dedup_platform.stream import Stream
@@ -167,15 +168,14 @@ class FeedReader:
         names = tables.column_names(self.stream, self.table)
         commit = _commit(after.version, snapshot)
         first, wanted = 0, (after.ordinal if after.ordinal is not None else -1) + 1
-        for file in sorted(live_files(loaded, snapshot), key=lambda each: each.file_path):
-            if first + file.record_count <= wanted:
-                first += file.record_count
-                continue
-            for batch in files.batches(file, names):
-                numbers = pl.int_range(first, first + batch.num_rows, dtype=pl.Int64, eager=True).alias(ORDINAL)
-                changes = insertion(frame_of(batch), self.stream, self.table).with_columns(numbers, **commit)
-                yield changes.filter(pl.col(ORDINAL) >= wanted)
-                first += batch.num_rows
+        left = deque(sorted(live_files(loaded, snapshot), key=lambda each: each.file_path))
+        while left and first + left[0].record_count <= wanted:
+            first += left.popleft().record_count
+        for batch in in_larger(batch for file in left for batch in files.batches(file, names)):
+            numbers = pl.int_range(first, first + batch.num_rows, dtype=pl.Int64, eager=True).alias(ORDINAL)
+            changes = insertion(frame_of(batch), self.stream, self.table).with_columns(numbers, **commit)
+            yield changes.filter(pl.col(ORDINAL) >= wanted)
+            first += batch.num_rows
 
 
 def _numbered(changes: pl.DataFrame, first: int) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """A table's data files as Spark's workers read and write them. Everything here can be pickled; nothing is committed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -25,6 +25,7 @@ from dedup_platform.rules.partitions import partition_ordinal
 
 _BATCH_BYTES = 8 * 2**20
 _BATCH_ROWS = 8192
+_LARGER_ROWS = 50_000
 _ALL = AlwaysTrue()
 
 
@@ -116,6 +117,18 @@ class TableFiles:
         """The same file, which knows by which partitioning it was written: pickling makes it forget."""
         file.spec_id = self.metadata.default_spec_id
         return file
+
+
+def in_larger(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same rows in the same order, small batches of them joined: each costs what does not depend on its rows."""
+    held: list[pa.Table] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(len(each) for each in held) >= _LARGER_ROWS or sum(each.nbytes for each in held) >= _BATCH_BYTES:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
 
 
 def frame_of(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:

@@ -2,9 +2,11 @@
 
 from functools import lru_cache
 from io import BytesIO
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 
 FileFormat = Literal["json", "csv", "parquet"]
 ENDINGS: dict[FileFormat, str] = {"json": "json", "csv": "csv", "parquet": "parquet"}
@@ -12,7 +14,15 @@ TIME = "%Y-%m-%dT%H:%M:%S%.6fZ"
 """Times as texts: ISO 8601, UTC, microseconds."""
 _DAY = 86_400_000_000
 """Microseconds of one."""
-_THOUSAND = pl.Series([f"{number:03}" for number in range(1000)])
+_FIRST_DAY, _LAST_DAY = (int(np.datetime64(day, "D").astype(int)) for day in ("0001-01-01", "9999-12-31"))
+_LAID = np.dtype(
+    {
+        "names": ["date", "day", "second", "milli", "micro"],
+        "formats": ["<u8", "<u4", "<u8", "<u4", "<u4"],
+        "offsets": [0, 7, 11, 19, 23],
+        "itemsize": len("yyyy-mm-ddThh:mm:ss.ffffffZ"),
+    }
+)
 
 
 def encoded(changes: pl.DataFrame, format_: FileFormat) -> bytes:
@@ -42,25 +52,56 @@ def plain(changes: pl.DataFrame, name: str) -> pl.Expr:
 
 
 def times_as_text(times: pl.Series) -> pl.Series:
-    """Times in microseconds as texts. Each day is formatted once and the rest looked up, which takes half the time."""
+    """Times in microseconds as texts. Each day is formatted once and the rest looked up, which takes a third of the
+    time."""
     moments = times.dt.epoch("us")
-    days = moments // _DAY
-    first, last = days.min(), days.max()
-    if not isinstance(first, int) or not isinstance(last, int) or last - first > len(times):
+    first, last = moments.min(), moments.max()
+    if not isinstance(first, int) or not isinstance(last, int) or not _are_near(first, last, len(times)):
         return times.dt.strftime(TIME)
-    dates = (pl.int_range(first, last + 1, eager=True) * _DAY).cast(pl.Datetime("us")).dt.strftime("%Y-%m-%dT")
-    seconds, part = moments % _DAY // 1_000_000, moments % 1_000_000
-    parts = (
-        dates.gather(days - first),
-        _seconds_of_day().gather(seconds),
-        _THOUSAND.gather(part // 1000),
-        _THOUSAND.gather(part % 1000),
-    )
-    return pl.select(pl.concat_str(*map(pl.lit, parts), pl.lit("Z"))).to_series().alias(times.name)
+    texts = _formatted(moments.fill_null(first).to_numpy(), first // _DAY, last // _DAY)
+    found = pl.Series(times.name, texts)
+    return found.set(times.is_null(), None) if times.has_nulls() else found
+
+
+def _are_near(first: int, last: int, rows: int) -> bool:
+    """Whether there are not more days than rows, and each has a year of four digits."""
+    first, last = first // _DAY, last // _DAY
+    return first >= _FIRST_DAY and last <= _LAST_DAY and last - first <= rows
+
+
+def _formatted(moments: np.ndarray[Any, Any], first_day: int, last_day: int) -> pa.LargeStringArray:
+    """`yyyy-mm-ddThh:mm:ss.ffffffZ` for each: numbers of four or eight bytes that are looked up and laid side by side,
+    of which the second overlaps the first by a byte."""
+    days = moments // _DAY
+    rest = moments - days * _DAY
+    days -= first_day
+    seconds = rest // 1_000_000
+    microseconds = (rest - seconds * 1_000_000).astype(np.uint32)
+    thousands = microseconds // 1000
+    names = np.datetime_as_string(np.arange(first_day, last_day + 1).astype("M8[D]")).tolist()
+    lookup = _lookup_tables()
+    laid = np.empty(len(moments), _LAID)
+    laid["date"] = _words([name[:8] for name in names], "<u8")[days]
+    laid["day"] = _words([name[7:] + "T" for name in names], "<u4")[days]
+    laid["second"] = lookup["second"][seconds]
+    laid["milli"] = lookup["milli"][thousands]
+    laid["micro"] = lookup["micro"][microseconds - thousands * 1000]
+    width = _LAID.itemsize
+    offsets = np.arange(0, width * len(moments) + 1, width)
+    return pa.LargeStringArray.from_buffers(len(moments), pa.py_buffer(offsets), pa.py_buffer(laid))
 
 
 @lru_cache(1)
-def _seconds_of_day() -> pl.Series:
-    """`hh:mm:ss.` of each."""
+def _lookup_tables() -> dict[str, np.ndarray[Any, Any]]:
+    """The texts of each second of a day, and of each of a thousand milliseconds and microseconds."""
     two = [f"{number:02}" for number in range(60)]
-    return pl.Series([f"{hour}:{minute}:{second}." for hour in two[:24] for minute in two for second in two])
+    return {
+        "second": _words([f"{hour}:{minute}:{second}" for hour in two[:24] for minute in two for second in two], "<u8"),
+        "milli": _words([f".{number:03}" for number in range(1000)], "<u4"),
+        "micro": _words([f"{number:03}Z" for number in range(1000)], "<u4"),
+    }
+
+
+def _words(texts: list[str], kind: str) -> np.ndarray[Any, Any]:
+    """Texts of as many ASCII letters as such a number has bytes, as numbers."""
+    return np.array(texts, "S").view(kind)

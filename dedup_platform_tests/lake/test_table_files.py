@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform.lake import table_files
 from dedup_platform.lake.snapshots import cell_of, files_by_cell, rejected_files
-from dedup_platform.lake.table_files import TableFiles
+from dedup_platform.lake.table_files import TableFiles, in_larger
 from dedup_platform.planning.cells import NO_ENTITY, Cell
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
@@ -101,3 +101,20 @@ def test_a_column_that_a_file_is_too_old_to_have_is_null(platform: Platform) -> 
     table = platform.lake.table_files(stream, RAW_EVENTS)
     [batch] = table.batches(file, ["referrer", "payload"])
     assert batch.to_pylist() == [{"referrer": None, "payload": b"no json"}]
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "lengths"),
+    [(5, 10**6, [8, 3]), (10**6, 24, [4, 4, 3]), (10**6, 10**6, [11]), (1, 1, [2, 2, 4, 2, 1])],
+)
+def test_small_batches_are_joined_in_their_order(
+    rows: int, size: int, lengths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_files, "_LARGER_ROWS", rows)
+    monkeypatch.setattr(table_files, "_BATCH_BYTES", size)
+    numbers = pa.table({"number": pa.array(range(11), pa.int64())})
+    batches = [numbers[:2], numbers[2:4], numbers[4:8], numbers[8:10], numbers[10:]]
+    joined = list(in_larger(batches))
+    assert [len(each) for each in joined] == lengths
+    assert pa.concat_tables(joined) == numbers
+    assert not list(in_larger([]))

@@ -20,9 +20,11 @@ BEFORE_1970 = datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
         [FIRST, LAST],
         [NEW_YEAR, None, NEW_YEAR],
         [BEFORE_1970, datetime(1970, 1, 1, tzinfo=UTC), BEFORE_1970.replace(microsecond=0)],
+        [FIRST, FIRST.replace(day=2), FIRST.replace(day=3)],
+        [LAST.replace(day=30, microsecond=1), LAST],
         [NEW_YEAR.replace(hour=hour, minute=59 - hour, microsecond=10**n) for hour in range(24) for n in range(6)],
     ],
-    ids=["none", "null", "far apart", "null among others", "before 1970", "within a day"],
+    ids=["none", "null", "far apart", "null among others", "before 1970", "year one", "year 9999", "within a day"],
 )
 def test_times_are_formatted(times: list[datetime | None]) -> None:
     moments = pl.Series("at", times, pl.Datetime("us", "UTC"))
