@@ -19,10 +19,7 @@ PLACE = "/srv/before"
 
 def unpack(folder: Path) -> None:
     """Unpack it into a folder, as if it had been lived in there: `home`, `events`, `events.yaml`, `expected.json`."""
-    with tarfile.open(ARCHIVE) as archive:
-        # Pythons before 3.11.4 have no filters, and need none for an archive of ours.
-        archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
-        archive.extractall(folder)
+    unpack_archive(ARCHIVE, folder)
     warehouse = folder / "home" / "warehouse"
     for path in warehouse.rglob("*.metadata.json"):
         path.write_text(path.read_text(encoding="utf-8").replace(PLACE, str(folder)), encoding="utf-8")
@@ -34,6 +31,14 @@ def unpack(folder: Path) -> None:
         for column in ("metadata_location", "previous_metadata_location"):
             catalog.execute(f"UPDATE iceberg_tables SET {column} = replace({column}, ?, ?)", (PLACE, str(folder)))
     catalog.close()
+
+
+def unpack_archive(path: Path, folder: Path) -> None:
+    """Unpack an archive of this package into a folder."""
+    with tarfile.open(path) as archive:
+        # Pythons before 3.11.4 have no filters, and need none for an archive of ours.
+        archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+        archive.extractall(folder)
 
 
 def _move(path: Path, folder: Path) -> None:
