@@ -4,12 +4,13 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 from typing import Any, TypeVar
 
 import pytest
 
 from dedup_platform.errors import MissingPartError
-from dedup_platform.testing.servers import ServerProcess
+from dedup_platform.testing.servers import PostgresServer, ServerProcess
 
 Kind = TypeVar("Kind", bound=ServerProcess)
 
@@ -28,3 +29,22 @@ def running(kind: Callable[..., Kind], folder: Path, **options: Any) -> Iterator
 def new_name(prefix: str = "t") -> str:
     """A name for a topic, a bucket or a database that no other test has."""
     return f"{prefix}{secrets.token_hex(6)}"
+
+
+def rows_written(server: PostgresServer, database: str, table: str) -> tuple[int, int, int]:
+    """Rows of a table that were ever inserted, updated and deleted, by the server's own statistics."""
+    connection = server.connect(database)
+    connection.autocommit = True
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    try:
+        with connection.cursor() as cursor:
+            # What a connection did is counted when it has ended, which is a moment after it was closed.
+            while cursor.execute(f"SELECT 1 {others} AND backend_type = 'client backend'") or cursor.fetchall():
+                sleep(0.01)
+            cursor.execute(
+                "SELECT n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_user_tables WHERE relname = %s", (table,)
+            )
+            [(inserted, updated, deleted)] = cursor.fetchall()
+            return inserted, updated, deleted
+    finally:
+        connection.close()

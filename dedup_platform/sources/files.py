@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from heapq import heappop, heappush
-from pathlib import Path
 from typing import BinaryIO
 
 import polars as pl
@@ -252,7 +251,7 @@ def _opened_on_s3(file: SourceFile, s3: S3Access) -> AbstractContextManager[Bina
 @contextmanager
 def _opened(file: SourceFile) -> Iterator[BinaryIO]:
     try:
-        with Path(file.location).open("rb") as content:
+        with file.opened() as content:
             yield content
             # Only at the end: what changed before or meanwhile shows then too.
             if stamp(os.fstat(content.fileno())) != (file.size, file.etag):

@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
+from typing import BinaryIO
 
 from dedup_platform.errors import SourceError
 from dedup_platform.planning.moments import utc_datetime
+from dedup_platform.sources.landing_folder import Links, opened_anywhere, opened_below
 from dedup_platform.sources.times import FROM_YEAR_1
 from dedup_platform.stream import Stream
 from dedup_platform.stream.s3_path import SCHEME
@@ -20,12 +22,14 @@ _MOST_AHEAD = timedelta(days=1)
 """What was modified so long after now was modified by a wrong clock, or copied with such a time: nobody is writing it,
 as far as can be known."""
 
+_LEADS_OUT = "is a link that leads out of the source's folder; `follow_links: true` in the stream file allows that"
+
 
 @dataclass(frozen=True)
 class SourceFile:
     """A file as it was listed. `path` is below the stream's root, with slashes; `location` is where to open it.
 
-    That is a path of this machine, or `s3://bucket/key`.
+    That is a path of this machine, or `s3://bucket/key`. `folder` is the one that it must not lead out of.
     """
 
     path: str
@@ -33,6 +37,13 @@ class SourceFile:
     size: int
     etag: str  # another one if the file is written again
     modified: datetime
+    folder: str | None = None
+
+    def opened(self) -> BinaryIO:
+        """A file of this machine, to be read. OSError if it is none any more, or cannot be opened."""
+        if self.folder is None:
+            return opened_anywhere(self.location)
+        return opened_below(Path(self.folder), Path(self.location).relative_to(self.folder))
 
     @property
     def is_on_s3(self) -> bool:
@@ -57,8 +68,9 @@ def list_files(stream: Stream, now: datetime) -> Listing:
     """
     ready: list[SourceFile] = []
     waiting: dict[str, str] = {}
-    for path, problem in _matches(stream.files.root, stream.files.pattern).items():
-        found = problem or _examine(stream, path, now)
+    links = None if stream.files.follow_links else Links(stream.files.root)
+    for path, problem in _matches(stream, links).items():
+        found = problem or _examine(stream, links, path, now)
         if isinstance(found, SourceFile):
             ready.append(found)
         else:
@@ -68,7 +80,7 @@ def list_files(stream: Stream, now: datetime) -> Listing:
 
 def changed_while_reading(files: Sequence[SourceFile]) -> list[SourceFile]:
     """Those that are no longer as they were listed: written again, gone, or closed to us."""
-    return [file for file in files if _stamp_now(file.location) != (file.size, file.etag)]
+    return [file for file in files if _stamp_now(file) != (file.size, file.etag)]
 
 
 def stamp(status: os.stat_result) -> tuple[int, str]:
@@ -76,23 +88,23 @@ def stamp(status: os.stat_result) -> tuple[int, str]:
     return status.st_size, f"{status.st_size:x}-{status.st_mtime_ns:x}"
 
 
-def _stamp_now(location: str) -> tuple[int, str] | None:
+def _stamp_now(file: SourceFile) -> tuple[int, str] | None:
     try:
-        with Path(location).open("rb") as file:
-            return stamp(os.fstat(file.fileno()))
+        with file.opened() as content:
+            return stamp(os.fstat(content.fileno()))
     except OSError:
         return None
 
 
-def _matches(root: Path, pattern: str) -> dict[str, str | None]:
-    """Paths below `root`, and folders that cannot be searched with the reason."""
-    segments = pattern.split("/")
+def _matches(stream: Stream, links: Links | None) -> dict[str, str | None]:
+    """Paths below the root, and folders that are not searched with the reason."""
+    segments = stream.files.pattern.split("/")
     if segments[-1] == "**":
         segments.append("*")
-    return dict(_search(root, "", segments))
+    return dict(_search(stream.files.root, links, "", segments))
 
 
-def _search(root: Path, folder: str, segments: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+def _search(root: Path, links: Links | None, folder: str, segments: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     try:
         entries = list(os.scandir(root / folder))
     except OSError as error:
@@ -102,7 +114,7 @@ def _search(root: Path, folder: str, segments: Sequence[str]) -> Iterator[tuple[
         return
     segment, *rest = segments
     if segment == "**":
-        yield from _search(root, folder, rest)
+        yield from _search(root, links, folder, rest)
         below = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
         rest = list(segments)
     else:
@@ -111,18 +123,26 @@ def _search(root: Path, folder: str, segments: Sequence[str]) -> Iterator[tuple[
         yield from ((folder + entry.name, None) for entry in matching if not rest and not _is_passed_by(entry, segment))
         below = [entry for entry in matching if rest and entry.is_dir()]
     for entry in below:
-        yield from _search(root, f"{folder}{entry.name}/", rest)
+        path = f"{folder}{entry.name}"
+        if links and links.place(path) is None:
+            yield f"{path}/", _LEADS_OUT
+        else:
+            yield from _search(root, links, f"{path}/", rest)
 
 
 def _is_passed_by(entry: os.DirEntry[str], segment: str) -> bool:
     return segment == "*" and entry.is_dir()
 
 
-def _examine(stream: Stream, path: str, now: datetime) -> SourceFile | str:
+def _examine(stream: Stream, links: Links | None, path: str, now: datetime) -> SourceFile | str:
     """The file, or why it waits."""
     if reason := unfinished(path):
         return reason
-    location = stream.files.root / path
+    root = stream.files.root
+    place = links.place(path) if links else Path(path)
+    if place is None:
+        return _LEADS_OUT
+    location = root / place
     try:
         status = location.stat()
     except OSError as error:
@@ -134,7 +154,9 @@ def _examine(stream: Stream, path: str, now: datetime) -> SourceFile | str:
         return "is no regular file"
     if not os.access(location, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
         return "cannot be read: permission denied"
-    return unsettled(stream, modified, now) or SourceFile(path, str(location), *stamp(status), modified)
+    return unsettled(stream, modified, now) or SourceFile(
+        path, str(location), *stamp(status), modified, str(root) if links else None
+    )
 
 
 def unsettled(stream: Stream, modified: datetime, now: datetime) -> str | None:

@@ -42,7 +42,8 @@ class FilesSource(Format):
 
     A file is read once it has not been modified for `settle`; a batch reads at most `max_batch_files` files and
     about `max_batch_bytes` bytes (a larger file is a batch of its own). On S3 all keys are listed every `relist`, and
-    in between only those that may be new.
+    in between only those that may be new. Links that lead out of the folder are read only with `follow_links`: who
+    puts files there could otherwise have us read any file that we may read.
     """
 
     kind: Annotated[Literal["files"], BeforeValidator(_known_kind)]
@@ -51,6 +52,7 @@ class FilesSource(Format):
     relist: Duration = _RELIST
     max_batch_files: Annotated[Count, Field(ge=1)] = 1000
     max_batch_bytes: Size = 2**30
+    follow_links: bool = Field(False, exclude_if=lambda value: not value)
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
 
     def model_post_init(self, context: Any) -> None:
@@ -61,6 +63,8 @@ class FilesSource(Format):
         self.check_files()
         if self.relist != _RELIST and not self.s3:
             raise ValueError("relist is for paths on S3; a folder is searched whole at every look")
+        if self.follow_links and self.s3:
+            raise ValueError("follow_links is for folders; S3 has no links")
         return self
 
     @property

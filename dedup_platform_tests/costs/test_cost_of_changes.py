@@ -11,7 +11,7 @@ from dedup_platform.stream import PostgresSink, Publish
 from dedup_platform.tables import DERIVED, FEED_OF, SESSION_CHANGES, SESSIONS
 from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc, write_batch
 from dedup_platform.testing.servers import PostgresServer
-from dedup_platform_tests.servers import new_name
+from dedup_platform_tests.servers import new_name, rows_written
 
 EVENTS, SINK = "events", "marts"
 FEW, MANY = 5_000, 1_000_000
@@ -60,16 +60,7 @@ class Life:
 
     def counted(self) -> tuple[int, int, int]:
         """Rows that the server has inserted, updated and deleted, by its own statistics."""
-        connection = self.server.connect(self.database)
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    "SELECT n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_user_tables WHERE relname = 'copies'"
-                )
-                [(inserted, updated, deleted)] = cursor.fetchall()
-                return inserted, updated, deleted
-        finally:
-            connection.close()
+        return rows_written(self.server, self.database, "copies")
 
     def files(self) -> dict[Path, int]:
         """The files of both feeds, data and metadata, and their sizes."""

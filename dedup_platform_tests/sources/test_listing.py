@@ -29,19 +29,21 @@ def touch(path: Path, modified: datetime) -> None:
     os.utime(path, ns=(nanoseconds, nanoseconds))
 
 
-def listed(folder: Path, path: str = "*", settle: str = "2s") -> Listing:
-    return list_files(click_stream("csv", folder, path, settle), NOW)
+def listed(folder: Path, path: str = "*", settle: str = "2s", follow_links: bool = False) -> Listing:
+    stream = click_stream("csv", folder, path, settle)
+    source = stream.files.model_copy(update={"follow_links": follow_links})
+    return list_files(stream.model_copy(update={"source": source}), NOW)
 
 
-def ready(folder: Path, path: str) -> list[str]:
-    return [file.path for file in listed(folder, path).ready]
+def ready(folder: Path, path: str, follow_links: bool = False) -> list[str]:
+    return [file.path for file in listed(folder, path, follow_links=follow_links).ready]
 
 
 def test_a_file_as_it_is_listed(tmp_path: Path) -> None:
     moment = datetime(2024, 3, 1, 11, 0, 0, 123456, tzinfo=UTC)
     location = put(tmp_path / "in" / "a.csv", b"id,at\n", moment)
     [file] = listed(tmp_path, "*/a.csv").ready
-    assert file == SourceFile("in/a.csv", str(location), 6, f"6-{location.stat().st_mtime_ns:x}", moment)
+    assert file == SourceFile("in/a.csv", str(location), 6, f"6-{location.stat().st_mtime_ns:x}", moment, str(tmp_path))
 
 
 def test_the_order_is_by_time_and_then_by_path(tmp_path: Path) -> None:
@@ -131,14 +133,59 @@ def test_what_is_no_file_waits(tmp_path: Path) -> None:
     }
 
 
-def test_links_count_as_what_they_point_to_and_loops_end(tmp_path: Path) -> None:
+def link_out_and_around(tmp_path: Path) -> Path:
+    """A folder with links to a file and to a folder outside it, and one to itself."""
     put(tmp_path / "there" / "a.csv")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "file.csv").symlink_to(tmp_path / "there" / "a.csv")
     (tmp_path / "in" / "folder").symlink_to(tmp_path / "there")
     (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
-    assert ready(tmp_path / "in", "**/*.csv") == ["file.csv"]
-    assert ready(tmp_path / "in", "*/*.csv") == ["folder/a.csv", "loop/file.csv"]
+    return tmp_path / "in"
+
+
+def test_links_count_as_what_they_point_to_and_loops_end(tmp_path: Path) -> None:
+    folder = link_out_and_around(tmp_path)
+    assert ready(folder, "**/*.csv", follow_links=True) == ["file.csv"]
+    assert ready(folder, "*/*.csv", follow_links=True) == ["folder/a.csv", "loop/file.csv"]
+
+
+def test_links_that_lead_out_of_the_folder_wait(tmp_path: Path) -> None:
+    folder = link_out_and_around(tmp_path)
+    put(folder / "day" / "b.csv")
+    (folder / "c.csv").symlink_to("day/b.csv")
+    (folder / "day" / "up.csv").symlink_to("../../there/a.csv")
+    assert ready(folder, "**/*.csv") == ["c.csv", "day/b.csv"]
+    assert ready(folder, "*/*.csv") == ["day/b.csv", "loop/c.csv"]
+    reason = "is a link that leads out of the source's folder; `follow_links: true` in the stream file allows that"
+    assert dict(listed(folder, "*/*.csv").waiting) == dict.fromkeys(["day/up.csv", "folder/", "loop/file.csv"], reason)
+    (tmp_path / "in2").symlink_to("in")
+    assert ready(tmp_path / "in2", "**/*.csv") == ["c.csv", "day/b.csv"], "the folder itself may be a link"
+
+
+def test_no_link_is_followed_that_came_after_the_listing(tmp_path: Path) -> None:
+    secret = put(tmp_path / "secret" / "a.csv", b"secret\n")
+    put(tmp_path / "in" / "a.csv")
+    put(tmp_path / "in" / "day" / "a.csv")
+    file, below = listed(tmp_path / "in", "**/*.csv").ready
+    with file.opened() as content, below.opened() as other:
+        assert content.read() == other.read() != b"secret\n"
+    (tmp_path / "in" / "a.csv").unlink()
+    (tmp_path / "in" / "a.csv").symlink_to(secret)
+    (tmp_path / "in" / "day").rename(tmp_path / "in" / "night")
+    (tmp_path / "in" / "day").symlink_to(secret.parent)
+    for each in (file, below):
+        with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
+            each.opened()
+    assert changed_while_reading([file, below]) == [file, below]
+
+
+@pytest.mark.parametrize("follow_links", [False, True])
+def test_what_became_a_pipe_is_not_waited_for(tmp_path: Path, follow_links: bool) -> None:
+    [file] = listed(put(tmp_path / "a.csv").parent, follow_links=follow_links).ready
+    (tmp_path / "a.csv").unlink()
+    os.mkfifo(tmp_path / "a.csv")
+    with pytest.raises(OSError, match="no regular file"):
+        file.opened()
 
 
 def test_a_missing_root_is_an_error(tmp_path: Path) -> None:

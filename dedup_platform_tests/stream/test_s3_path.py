@@ -110,6 +110,7 @@ def test_a_key_without_a_date_belongs_to_no_date() -> None:
         ("in/{date:%Y}/*", "has a date, which is for paths on S3; a folder is searched whole: write * in its place"),
         ("gs://lake/*", "must be a local path, absolute or relative to the stream file's folder, or s3://bucket/key"),
         ("in/*\n  relist: 1m", "relist is for paths on S3; a folder is searched whole at every look"),
+        ("s3://lake/*\n  follow_links: true", "follow_links is for folders; S3 has no links"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, path: str, reason: str) -> None:
