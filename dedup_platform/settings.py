@@ -6,6 +6,7 @@ Everything comes from environment variables that start with `DEDUP_PLATFORM_`; n
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,8 +25,10 @@ __all__ = [
     "JARS",
     "KAFKA_JAR",
     "POSTGRES_JAR",
+    "PRIVATE_FOLDER",
     "Settings",
     "load_settings",
+    "make_private",
     "of_files",
     "revealed",
 ]
@@ -43,6 +46,7 @@ KAFKA_JAR = "org.apache.kafka:kafka_2.13:4.1.1"
 """Kafka's broker, which tests and the local topology start; Spark does not need it."""
 # A writer of another process holds SQLite's lock for milliseconds: waiting is right, failing is not.
 SQLITE_BUSY_SECONDS = 60
+PRIVATE_FOLDER = 0o700
 # Any name of a region will do where a request must be signed and the store has none.
 _REGION_OF_OTHERS = "us-east-1"
 _OF_FILES = ("s3.", "client.region")
@@ -168,14 +172,16 @@ class Settings(BaseSettings):
         return {name: value for name, value in found.items() if value is not None}
 
     def make_folders(self) -> None:
-        """Create the folders that SQLite and Iceberg expect to find."""
-        folders = [self.home]
+        """Create the folders that SQLite and Iceberg expect to find.
+
+        What is made here nobody else can read, but a warehouse that lies elsewhere, which others may be meant to read.
+        """
+        self.home.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         if not self.is_on_s3:
-            folders.append(Path(self.warehouse))
+            Path(self.warehouse).mkdir(parents=True, exist_ok=True)
         if self.catalog_file:
-            folders.append(self.catalog_file.parent)
-        for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
+            self.catalog_file.parent.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+            make_private(self.catalog_file)
 
     def _catalog(self) -> dict[str, str]:
         match self.catalog_kind:
@@ -196,6 +202,15 @@ class Settings(BaseSettings):
         """Region and account of `glue://region/account`; the account is empty where it is the caller's own."""
         region, _, account = self.catalog_uri.removeprefix("glue://").strip("/").partition("/")
         return region, account
+
+
+def make_private(file: Path) -> None:
+    """Create an empty file that nobody else can read, if there is none.
+
+    What keeps it from being created is for whoever opens it to tell.
+    """
+    with suppress(OSError):
+        file.touch(0o600, exist_ok=False)
 
 
 def of_files(properties: Mapping[str, str]) -> dict[str, str]:

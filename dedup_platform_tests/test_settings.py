@@ -17,6 +17,8 @@ from pyiceberg.types import NestedField, StringType, TimestamptzType
 from pyspark.sql import SparkSession
 
 from dedup_platform.errors import SettingsError
+from dedup_platform.ledger.database import open_database
+from dedup_platform.orchestration.embedded import make_dagster_home
 from dedup_platform.settings import AWS_JAR, CATALOG, ENV_PREFIX, JARS, POSTGRES_JAR, Settings, load_settings
 from dedup_platform.spark.session import public_conf, spark_conf, use_this_python
 
@@ -74,6 +76,23 @@ def test_environment_variables_say_everything(monkeypatch: pytest.MonkeyPatch, t
     assert spark_conf(settings)["spark.master"] == "local[1]"
     assert spark_conf(settings)["spark.sql.shuffle.partitions"] == "3"
     assert spark_conf(settings)["spark.driver.memory"] == "512m"
+
+
+def test_nobody_else_can_read_what_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    settings = Settings(home=tmp_path / "new" / "home")
+    before = os.umask(0o022)
+    try:
+        settings.make_folders()
+        open_database(settings.control_uri).dispose()
+        Path(settings.home, "control.db").write_bytes(b"not a database" * 100)
+        open_database(settings.control_uri).dispose()
+        make_dagster_home(settings)
+    finally:
+        os.umask(before)
+    made = {path.name: path.stat().st_mode & 0o777 for path in (settings.home, *settings.home.iterdir())}
+    closed = {"home": 0o700, "dagster": 0o700, "catalog.db": 0o600, "control.db": 0o600}
+    assert {name: mode for name, mode in made.items() if name in closed} == closed
 
 
 def test_dagster_home_of_the_environment_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

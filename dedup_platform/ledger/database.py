@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from dedup_platform.errors import LockedError
 from dedup_platform.ledger.schema import METADATA, VERSION
-from dedup_platform.settings import ENV_PREFIX
+from dedup_platform.settings import ENV_PREFIX, make_private
 from dedup_platform.uris import reaching
 
 _LOG = logging.getLogger(__name__)
@@ -120,6 +120,7 @@ def _make_ready(engine: sa.Engine) -> None:
         if not _is_ready(engine):
             if file.stat().st_size:
                 _put_aside(engine)
+                make_private(file)
             with engine.begin() as connection:
                 _create(connection)
 
@@ -153,6 +154,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
 def _engine(uri: str) -> sa.Engine:
     if sa.make_url(uri).get_backend_name() == "sqlite":
         engine = sa.create_engine(uri)
+        make_private(Path(str(engine.url.database)))
         _serialize(engine)
         return engine
     # Connections may have died since they were used last; deleting by key is one round trip for many keys.

@@ -18,7 +18,7 @@ from dedup_platform.orchestration.intake import note_lost_ingests
 from dedup_platform.orchestration.pools import busy_pools, looked_after, pool
 from dedup_platform.orchestration.progress import Listener
 from dedup_platform.platform import Platform
-from dedup_platform.settings import ENV_PREFIX, Settings
+from dedup_platform.settings import ENV_PREFIX, PRIVATE_FOLDER, Settings
 from dedup_platform.stream import Stream
 from dedup_platform.uris import reaching
 
@@ -47,7 +47,7 @@ def make_dagster_home(settings: Settings) -> None:
     Raises SettingsError if those that are there do not know of the database that the deployment's settings name.
     """
     home = settings.dagster_home
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     configuration = home / "dagster.yaml"
     storage = _ON_POSTGRES if settings.dagster_uri else ""
     if not configuration.exists():
