@@ -28,6 +28,8 @@ DedupPlatformError
 
 from collections.abc import Iterable
 
+from dedup_platform.escapes import one_line
+
 __all__ = [
     "ClockBehindError",
     "ConflictError",
@@ -61,7 +63,7 @@ class StreamFileError(DedupPlatformError):
     """One or more problems in stream files, each as `file:line: key: what is wrong; what is allowed`."""
 
     def __init__(self, *problems: str) -> None:
-        super().__init__(*problems)
+        super().__init__(*map(one_line, problems))
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -121,7 +123,7 @@ class SourceError(DedupPlatformError):
         self.path = str(path)
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.args[1]}"
+        return f"{one_line(self.path)}: {self.args[1]}"
 
 
 class SourceChangedError(DedupPlatformError):

@@ -140,18 +140,23 @@ def export(
         Path, typer.Option("--to", metavar="FILE", help="A .csv or .parquet file; - is csv to standard output.")
     ],
     streams: StreamsOption = None,
+    safe_csv: Annotated[
+        bool, typer.Option("--safe-csv", help="Put ' before texts that a spreadsheet would run as formulas.")
+    ] = False,
 ) -> None:
     """Write a table's current rows to a file."""
     if table not in EXPORTED:
         raise typer.BadParameter(f"{table!r} is no table; tables: {', '.join(EXPORTED)}")
     if to != STDOUT and to.suffix not in WRITERS:
         raise typer.BadParameter(f"{to}: must end in {' or '.join(WRITERS)}, or be - for csv on standard output")
+    if safe_csv and to != STDOUT and to.suffix != ".csv":
+        raise typer.BadParameter(f"{to}: is no csv, so --safe-csv changes nothing")
     deployment = Deployment.of(streams)
     deployment.chosen(stream)
     platform = deployment.platform()
     expected = platform.rejected.count(stream) if table == REJECTED_EVENTS else platform.rows(stream, table)
     with shown(err, f"{stream}.{table}", expected) as listener:
-        rows = write_rows(platform, stream, table, to, listener.done)
+        rows = write_rows(platform, stream, table, to, listener.done, safe_csv)
         listener.say(f"{rows:,} rows of {stream}.{table} written to {to if to != STDOUT else 'standard output'}")
 
 
@@ -174,7 +179,8 @@ def verify(
         values.print_json(outcome.done)
     else:
         for name, differences in outcome.done.items():
-            out.print("\n".join([f"{name}: {'differs' if differences else 'equal'}", *differences]), markup=False)
+            for line in (f"{name}: {'differs' if differences else 'equal'}", *differences):
+                out.print(line, markup=False)
     outcome.end()
     if any(outcome.done.values()):
         raise typer.Exit(NOT_EQUAL)

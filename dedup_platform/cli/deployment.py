@@ -4,13 +4,16 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
+from rich.segment import Segment
+from rich.text import Text
 
 from dedup_platform import errors
 from dedup_platform.cli.exits import message_of
+from dedup_platform.escapes import one_line, visible
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings, load_settings
 from dedup_platform.spark.session import spark_session
@@ -20,8 +23,32 @@ T = TypeVar("T")
 _UNBROKEN = 1_000  # columns: what goes to a file or another program is to be found there whole, a row a line
 
 
+class _Console(Console):
+    """Prints each text on one line, and nothing that a terminal would obey, whatever comes from outside."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*(one_line(each) if isinstance(each, str) else each for each in objects), **how)
+
+
+class _Escaping(RenderHook):
+    """Whatever else is printed, tables and bars, passes here."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Escaped(each) for each in renderables]
+
+
+@dataclass(frozen=True)
+class _Escaped:
+    printed: ConsoleRenderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.printed, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
 def _console(stderr: bool = False) -> Console:
-    console = Console(stderr=stderr)
+    console = _Console(stderr=stderr)
+    console.push_render_hook(_Escaping())
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _UNBROKEN
     return console
@@ -47,7 +74,7 @@ class Outcome(Generic[T]):
     def end(self) -> None:
         """Fail as the first did that failed, once the others are told."""
         for failure in self.failures[1:]:
-            err.print(f"error: {message_of(failure)}", markup=False)
+            err.print(Text(f"error: {message_of(failure)}"))
         if self.failures:
             raise self.failures[0]
 

@@ -1,6 +1,7 @@
 """How a command ends: its exit code, and what is printed of a failure."""
 
 from dedup_platform import errors
+from dedup_platform.escapes import one_line
 
 NOT_EQUAL = 1
 REFUSED = 4
@@ -20,6 +21,8 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.HeldBatchError, 4),
     (errors.LostRecordsError, 4),
 )
+_OF_LINES = (errors.StreamFileError, errors.SettingsError, errors.ServerStartError)
+"""Failures of several lines, all of them ours. In others a line could be somebody else's."""
 
 
 def exit_code(error: Exception) -> int:
@@ -29,7 +32,9 @@ def exit_code(error: Exception) -> int:
 
 def message_of(error: Exception) -> str:
     """What to print of a failure: all that the platform says, the first line of what anybody else says."""
-    if isinstance(error, errors.DedupPlatformError):
+    if isinstance(error, _OF_LINES):
         return str(error)
+    if isinstance(error, errors.DedupPlatformError):
+        return one_line(str(error))
     first = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {first} (--debug before the command shows where)"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 from pyiceberg.expressions import AlwaysTrue
@@ -31,18 +32,31 @@ class _Writer(Protocol):
     def close(self) -> None: ...
 
 
-def export(platform: Platform, stream: str, table: str, to: Path, told: Callable[[int], None] = lambda _: None) -> int:
+_FORMULA = r"^[=+\-@\t\r\n]"
+"""How a text begins that spreadsheets run, or may."""
+
+
+def export(
+    platform: Platform,
+    stream: str,
+    table: str,
+    to: Path,
+    told: Callable[[int], None] = lambda _: None,
+    is_safe: bool = False,
+) -> int:
     """Write the rows to `to`, a .csv or .parquet file or `-` for csv on standard output; returns how many there are.
 
     A file appears under its name only when it is whole. In csv, structs become columns like `first_arrived.source`,
-    binary columns base64, lists JSON. Changes of a feed are in their order. `told` is called with the rows written so
-    far. KeyError for another ending.
+    binary columns base64, lists JSON, and if `is_safe` no text is one that a spreadsheet would run. Changes of a feed
+    are in their order. `told` is called with the rows written so far. KeyError for another ending.
     """
     rows = 0
     scan = _scan(platform, stream, table)
     schema = schema_to_pyarrow(scan.projection(), include_field_ids=False)
     with _destination(to) as (writer_of, file):
         writer = writer_of(file, schema)
+        if is_safe:
+            writer = _Safe(writer)
         is_feed = table in tables.FOLLOWED
         for batch in _changes(platform, stream, table, schema) if is_feed else _batches(scan, schema):
             writer.write_table(batch)
@@ -105,6 +119,23 @@ class _Csv:
     def close(self) -> None:
         self._writer.close()
         self._file.flush()
+
+
+class _Safe:
+    """Puts an apostrophe before texts that a spreadsheet would take for formulas, as it does itself on being told."""
+
+    def __init__(self, writer: _Writer) -> None:
+        self._writer = writer
+
+    def write_table(self, table: pa.Table) -> None:
+        flat = _flat(table)
+        for i, field in enumerate(flat.schema):
+            if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+                flat = flat.set_column(i, field.name, pc.replace_substring_regex(flat.column(i), _FORMULA, r"'\0"))
+        self._writer.write_table(flat)
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 def _flat(table: pa.Table) -> pa.Table:

@@ -9,8 +9,10 @@ from typing import Literal
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dedup_platform.demo import Score
+from dedup_platform.escapes import one_line
 from dedup_platform.ingest.kafka import PartitionOffsets
 from dedup_platform.maintenance.upkeep import Upkeep
 from dedup_platform.orchestration.publish import saved
@@ -217,6 +219,11 @@ def plain_table(*columns: str) -> Table:
         justify: Literal["left", "right"] = "right" if right else "left"
         table.add_column(column.rstrip("#~"), justify=justify, overflow="fold", no_wrap=not long)
     return table
+
+
+def as_given(text: str) -> Text:
+    """What comes from outside, for a cell of a table: no markup is read in it, and it stays one line."""
+    return Text(one_line(text))
 
 
 def _progress(status: Status) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
+from rich.text import Text
+
 from dedup_platform.cli.deployment import err
 from dedup_platform.cli.exits import INTERRUPTED, exit_code, message_of
 
@@ -27,7 +29,8 @@ def run_to_its_end(app: Callable[[], object]) -> None:
     try:
         worker.join()
     except KeyboardInterrupt:
-        err.print("\ninterrupted; what was committed stays, and the next run goes on from there")
+        err.print()
+        err.print("interrupted; what was committed stays, and the next run goes on from there")
         try:
             for note in ON_INTERRUPT:
                 note()
@@ -62,6 +65,6 @@ def _run(app: Callable[[], object]) -> int:
             traceback.print_exc()
         else:
             err.print("[bold red]error:[/bold red] ", end="")
-            err.print(message_of(error), markup=False, highlight=False, soft_wrap=True)
+            err.print(Text(message_of(error)), soft_wrap=True)
         return exit_code(error)
     return 0

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from dedup_platform.cli.output import moment, plain_table, span
+from dedup_platform.cli.output import as_given, moment, plain_table, span
 from dedup_platform.cli.values import beginning, record_value
 from dedup_platform.replay.rejected import Outcome, ReasonCount, RejectedRecord
 from dedup_platform.stream import Stream
@@ -24,7 +23,7 @@ def print_rejected(console: Console, reasons: Sequence[ReasonCount], records: Se
     for each in reasons:
         sources = ", ".join(each.sources[:3]) + (f" and {len(each.sources) - 3:,} more" if each.sources[3:] else "")
         times = moment(each.oldest), moment(each.newest)
-        table.add_row(Text(each.reason), f"{each.records:,}", *times, Text(sources))
+        table.add_row(as_given(each.reason), f"{each.records:,}", *times, as_given(sources))
     console.print(table)
     if records:
         console.print(_records(records))
@@ -57,10 +56,10 @@ def _records(records: Iterable[RejectedRecord]) -> Table:
     for each in records:
         places = [str(place) for place in (each.source_partition, each.source_offset, each.source_index)]
         table.add_row(
-            Text(each.source),
+            as_given(each.source),
             *places,
             moment(each.arrival_time),
-            Text(each.rejection_reason),
-            Text(beginning(each) or ""),
+            as_given(each.rejection_reason),
+            as_given(beginning(each) or ""),
         )
     return table

@@ -5,10 +5,9 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from dedup_platform.cli.deployment import Deployment, out
-from dedup_platform.cli.output import plain_table
+from dedup_platform.cli.output import as_given, plain_table
 from dedup_platform.cli.values import print_json
 from dedup_platform.sources.sample import Sample, SampledRecord, sampled
 
@@ -47,9 +46,9 @@ def _print_record(console: Console, record: SampledRecord) -> None:
         text = "" if each.text is None else _short(each.text)
         table.add_row(
             each.column,
-            Text(each.named),
-            Text(text),
-            Text(_short(becomes) + (f": {each.trouble}" if each.trouble else "")),
+            as_given(each.named),
+            as_given(text),
+            as_given(_short(becomes) + (f": {each.trouble}" if each.trouble else "")),
         )
     if record.fields:
         console.print(table)

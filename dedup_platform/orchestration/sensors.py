@@ -14,6 +14,7 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.errors import IncompatibleChangeError
+from dedup_platform.escapes import one_line
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.intake import note_lost_ingests
@@ -73,7 +74,7 @@ def _new_input(stream: Stream, interval: int) -> dg.SensorDefinition:
 
 
 def _left_alone(waiting: Waiting) -> list[str]:
-    shown = [f"{path}: {reason}" for path, reason in waiting.reasons[:FILES_SHOWN]]
+    shown = [one_line(f"{path}: {reason}") for path, reason in waiting.reasons[:FILES_SHOWN]]
     more = len(waiting.reasons) - len(shown)
     return [*shown, f"and {more} more"] if more else shown
 

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dedup_platform import schemas
 from dedup_platform.errors import SourceChangedError, SourceError
+from dedup_platform.escapes import one_line
 from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk
 from dedup_platform.sources.compression import decompressed
 from dedup_platform.sources.contents import Batch
@@ -255,7 +256,7 @@ def _opened(file: SourceFile) -> Iterator[BinaryIO]:
             yield content
             # Only at the end: what changed before or meanwhile shows then too.
             if stamp(os.fstat(content.fileno())) != (file.size, file.etag):
-                raise SourceChangedError(f"{file.path} changed since it was listed")
+                raise SourceChangedError(f"{one_line(file.path)} changed since it was listed")
     except OSError as error:
         raise SourceError(file.path, f"cannot be read: {error.strerror}") from None
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from io import StringIO
@@ -121,6 +122,58 @@ def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
     printed = line("verify", stream.name, code=cli.NOT_EQUAL)
     assert f"{stream.name}: differs" in printed
     assert "sessions: should not be there" in printed
+
+
+FORMULAS = ("=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1")
+
+
+def test_texts_that_a_spreadsheet_would_run_are_made_safe_if_asked(line: Line, stream: Stream) -> None:
+    pages = [*FORMULAS, "/a=b", "a\n=1", "'=1", "", None]
+    at = utc("2024-03-01T10:00")
+    records = [record("-u", f"e{number}", at, page=page, amount="-1.50") for number, page in enumerate(pages)]
+    write_batch(stream, lay_out(records, "first.json"))
+    home = Path(os.environ["DEDUP_PLATFORM_HOME"])
+    light_platform(home, stream, lambda: utc("2030-01-01T00:00")).ingest(stream.name)
+    exporting = ("export", stream.name, "raw_events", "--to")
+    assert "is no csv" in line(*exporting, "raw.parquet", "--safe-csv", code=2)
+    line(*exporting, "raw.csv")
+    line(*exporting, "safe.csv", "--safe-csv")
+    given, safe = (list(csv.DictReader(StringIO(Path(name).read_bytes().decode()))) for name in ("raw.csv", "safe.csv"))
+    assert {row["entity_id"] for row in safe} == {"'-u"}
+    assert {row["amount"] for row in safe} == {"-1.50"}, "a number is none"
+    expected = [f"'{row['page']}" if row["page"] in FORMULAS else row["page"] for row in given]
+    assert [row["page"] for row in safe] == expected
+    assert set(FORMULAS) < {row["page"] for row in given}
+    assert [row["payload"] for row in safe] == [row["payload"] for row in given]
+
+
+EVIL = "\x1b]52;c;aGk=\x07\x1b[31mred\u202egnp\x9b2J\r\nforged: all is well"
+"""Sets the clipboard and a colour, turns the direction of writing, clears the screen, and begins a line."""
+
+
+def test_nothing_from_outside_moves_a_terminal_or_forges_a_line(
+    line: Line, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = stream.files.root
+    root.mkdir(exist_ok=True)
+    for name, content in {f"_w{EVIL}.json": "", f"x{EVIL}.json": f'{EVIL}\n"{EVIL}'}.items():
+        (root / name).write_text(content)
+        os.utime(root / name, (1.6e9, 1.6e9))
+    printed = [line("status")]
+    light_platform(Path(os.environ["DEDUP_PLATFORM_HOME"]), stream, lambda: utc("2030-01-01T00:00")).ingest(stream.name)
+    listing = ("rejected", "list", stream.name)
+    # As a terminal is, which is narrower, and where colours are shown.
+    monkeypatch.setattr(cli.out, "_force_terminal", True)
+    printed += [line(*listing), line(*listing, "--limit", "3"), line(*listing, "--limit", "3", "--json")]
+    printed += [line("rejected", "show", stream.name, f"x{EVIL}.json", "0"), line("status")]
+    printed += [line("check", "--sample", str(root / f"x{EVIL}.json"), "--stream", stream.name)]
+    printed += [line("rejected", "show", stream.name, f"no{EVIL}.json", "0", code=2)]
+    assert all("forged" in each for each in printed[:4])
+    for each in printed:
+        ours = re.sub(r"\x1b\[[0-9;]*m", "", each.replace("\x1b[31mred", "coloured"))
+        assert not set(ours) & set("\x1b\x07\x9b\u202e\r")
+        assert "coloured" not in ours
+        assert [text for text in ours.splitlines() if text.lstrip().startswith("forged")] == [], ours
 
 
 def test_rejected_records_are_listed_shown_dropped_and_replayed(

@@ -11,6 +11,7 @@ from tenacity import retry_if_exception_type
 from urllib3.exceptions import HTTPError
 
 from dedup_platform.errors import SourceChangedError, SourceError
+from dedup_platform.escapes import one_line
 from dedup_platform.retries import retry_reads
 from dedup_platform.sources.listing import SourceFile
 from dedup_platform.sources.s3.access import S3Access
@@ -143,7 +144,7 @@ def _is_as_listed(file: SourceFile, answer: dict[str, Any], size: int) -> bool:
 
 
 def _changed(file: SourceFile) -> SourceChangedError:
-    return SourceChangedError(f"{file.path} changed since it was listed")
+    return SourceChangedError(f"{one_line(file.path)} changed since it was listed")
 
 
 def _code(error: ClientError) -> str:
