@@ -13,10 +13,10 @@ from dedup_platform.cli import explain, output, rejected, sinks, sources, values
 from dedup_platform.cli.deployment import (
     Deployment,
     JsonOption,
+    Outcome,
     StreamArgument,
     StreamsOption,
     err,
-    for_each,
     ordinals,
     out,
 )
@@ -107,7 +107,7 @@ def run(
         with shown(err, each.name, steps_of(each)) as listener:
             run_stream(deployment.settings, deployment.streams, each.name, listener)
 
-    outcome = for_each(deployment.chosen(stream), run_one)
+    outcome = deployment.for_each(stream, run_one)
     _print_status(deployment, stream, as_json)
     outcome.end()
 
@@ -117,7 +117,7 @@ def plan(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
     """What is stale, why, how much, and which runs would repair it. Runs nothing."""
     deployment = Deployment.of(streams)
     platform = deployment.platform()
-    outcome = for_each(deployment.streams.values(), lambda stream: platform.plan(stream.name))
+    outcome = deployment.for_each(None, lambda stream: platform.plan(stream.name))
     plans = [(deployment.streams[name], each) for name, found in outcome.done.items() for each in found]
     if as_json:
         values.print_json([values.plan_value(stream, each) for stream, each in plans])
@@ -174,7 +174,7 @@ def verify(
         with shown(err, f"{each.name}: recomputing from {tables.RAW_EVENTS}", None):
             return platform.verify(each.name)
 
-    outcome = for_each(deployment.chosen(stream), verify_one)
+    outcome = deployment.for_each(stream, verify_one)
     if as_json:
         values.print_json(outcome.done)
     else:
@@ -200,7 +200,7 @@ def maintain(
         with shown(err, f"{each.name}: looking after its tables", None):
             return platform.maintain(each.name)
 
-    outcome = for_each(deployment.chosen(stream), maintain_one)
+    outcome = deployment.for_each(stream, maintain_one)
     if as_json:
         values.print_json({name: [asdict(table) for table in found] for name, found in outcome.done.items()})
     else:
@@ -284,11 +284,12 @@ def _check(deployment: Deployment, as_json: bool) -> None:
         output.print_streams(out, deployment.streams.values())
         for name in deployment.streams:
             output.print_switched_off(out, name, platform.switched_off(name))
+    Outcome[None]({}, list(deployment.broken)).end()
 
 
 def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> None:
     platform = deployment.platform()
-    outcome = for_each(deployment.chosen(name), lambda stream: platform.status(stream.name))
+    outcome = deployment.for_each(name, lambda stream: platform.status(stream.name))
     statuses = [(deployment.streams[name], status) for name, status in outcome.done.items()]
     if as_json:
         values.print_json([values.status_value(*each) for each in statuses])

@@ -1,7 +1,7 @@
 """What all commands share: where they print, the arguments that are the same for all, and the streams they work on."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -17,7 +17,7 @@ from dedup_platform.escapes import one_line, visible
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings, load_settings
 from dedup_platform.spark.session import spark_session
-from dedup_platform.stream import Stream, load_streams
+from dedup_platform.stream import Stream, read_streams
 
 T = TypeVar("T")
 _UNBROKEN = 1_000  # columns: what goes to a file or another program is to be found there whole, a row a line
@@ -74,28 +74,18 @@ class Outcome(Generic[T]):
     def end(self) -> None:
         """Fail as the first did that failed, once the others are told."""
         for failure in self.failures[1:]:
-            err.print(Text(f"error: {message_of(failure)}"))
+            err.print(Text(f"error: {message_of(failure)}"), soft_wrap=True)
         if self.failures:
             raise self.failures[0]
 
 
-def for_each(streams: Iterable[Stream], act: Callable[[Stream], T]) -> Outcome[T]:
-    """Do it for each stream: one stream's trouble is not another's."""
-    outcome = Outcome[T]({}, [])
-    for stream in streams:
-        try:
-            outcome.done[stream.name] = act(stream)
-        except Exception as error:
-            outcome.failures.append(error)
-    return outcome
-
-
 @dataclass(frozen=True)
 class Deployment:
-    """The settings and streams that a command works on."""
+    """The settings and streams that a command works on, and what is wrong with the stream files that are left out."""
 
     settings: Settings
     streams: dict[str, Stream]
+    broken: tuple[errors.StreamFileError, ...]
 
     @classmethod
     def of(cls, path: Path | None) -> "Deployment":
@@ -103,14 +93,28 @@ class Deployment:
         found = path or settings.streams
         if found is None:
             raise errors.SettingsError("there are no stream files: give --streams PATH or set DEDUP_PLATFORM_STREAMS")
-        return cls(settings, load_streams(found))
+        files = read_streams(found)
+        return cls(settings, files.streams, tuple(files.broken.values()))
 
     def platform(self) -> Platform:
         return Platform(self.settings, self.streams, spark=lambda: spark_session(self.settings))
 
+    def for_each(self, name: str | None, act: Callable[[Stream], T]) -> Outcome[T]:
+        """Do it for the named stream, or for all: one stream's trouble, or its file's, is not another's."""
+        outcome = Outcome[T]({}, [] if name else list(self.broken))
+        for stream in self.chosen(name):
+            try:
+                outcome.done[stream.name] = act(stream)
+            except Exception as error:
+                outcome.failures.append(error)
+        return outcome
+
     def chosen(self, name: str | None) -> list[Stream]:
-        """The named stream, or all."""
+        """The named stream, or all whose files are right."""
         if name is not None and name not in self.streams:
+            # It may be what one of them was meant to say.
+            for problem in (problem for each in self.broken for problem in each.problems):
+                err.print(problem, markup=False, soft_wrap=True)
             raise errors.UnknownStreamError(name, self.streams)
         return [self.streams[name]] if name else list(self.streams.values())
 

@@ -6,7 +6,7 @@ import typer
 
 from dedup_platform.changes import Choice, Published
 from dedup_platform.cli import values
-from dedup_platform.cli.deployment import Deployment, JsonOption, Outcome, StreamsOption, for_each, ordinals, out
+from dedup_platform.cli.deployment import Deployment, JsonOption, Outcome, StreamsOption, ordinals, out
 from dedup_platform.stream import Stream
 from dedup_platform.tables import SESSIONS
 
@@ -37,7 +37,7 @@ def publish(
     if sink and sink not in known:
         reason = f"no stream that was chosen has a sink named {sink}; sinks: {', '.join(known) or 'none'}"
         raise typer.BadParameter(reason, param_hint="--sink")
-    feeds = for_each(chosen, lambda each: platform.publish_changes(each.name))
+    feeds = deployment.for_each(stream, lambda each: platform.publish_changes(each.name))
     written: dict[str, list[Published]] = {}
     failures = [*feeds.failures]
     for each in chosen:

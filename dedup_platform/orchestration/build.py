@@ -3,10 +3,13 @@
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from itertools import chain
+from pathlib import Path
 
 import dagster as dg
 
+from dedup_platform.errors import StreamFileError
 from dedup_platform.orchestration.assets import stream_assets
+from dedup_platform.orchestration.broken import broken_assets
 from dedup_platform.orchestration.feeds import audit_asset, feed_assets, publish_job, unpublished_sensor
 from dedup_platform.orchestration.jobs import ingest_job, repair_job, unlisted_job
 from dedup_platform.orchestration.maintenance import maintenance_job, maintenance_schedule
@@ -24,8 +27,12 @@ def build_definitions(
     streams: Mapping[str, Stream],
     clock: Callable[[], datetime] = utc_now,
     loggers: Mapping[str, dg.LoggerDefinition] | None = None,
+    broken: Mapping[Path, StreamFileError] | None = None,
 ) -> dg.Definitions:
-    """Assets, jobs and sensors for each stream and one upkeep of all, over one platform and one Spark session a run."""
+    """Assets, jobs and sensors for each stream and one upkeep of all, over one platform and one Spark session a run.
+
+    A broken stream file is an asset that says so.
+    """
     assets = [
         each
         for stream in streams.values()
@@ -35,7 +42,7 @@ def build_definitions(
     repairs = {name: (repair_job(stream), unlisted_job(stream, resources)) for name, stream in streams.items()}
     upkeep = [maintenance_job(streams.values())] if streams else []
     return dg.Definitions(
-        assets=[*assets, *(rejected_asset(stream) for stream in streams.values())],
+        assets=[*assets, *map(rejected_asset, streams.values()), *broken_assets(broken or {})],
         asset_checks=[rejected_check(stream) for stream in streams.values()],
         jobs=[
             *map(ingest_job, streams.values()),

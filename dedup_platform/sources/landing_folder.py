@@ -6,16 +6,14 @@ and reading. So a link is looked up when files are listed, and none is followed 
 
 import os
 from contextlib import ExitStack
-from errno import EINVAL
 from pathlib import Path, PurePath
-from stat import S_ISREG
 from typing import BinaryIO
 
-__all__ = ["Links", "opened_anywhere", "opened_below"]
+from dedup_platform.regular_files import opened
+
+__all__ = ["Links", "opened_below"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Without waiting for somebody who writes into it, should it have become a pipe.
-_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Links:
@@ -49,16 +47,4 @@ def opened_below(folder: Path, place: PurePath) -> BinaryIO:
         for each in place.parent.parts:
             here = os.open(each, _FOLDER | os.O_NOFOLLOW, dir_fd=here)
             closing.callback(os.close, here)
-        return _regular(os.open(place.name, _FILE | os.O_NOFOLLOW, dir_fd=here))
-
-
-def opened_anywhere(path: str) -> BinaryIO:
-    """A regular file, whatever links lead to it. OSError for anything else."""
-    return _regular(os.open(path, _FILE))
-
-
-def _regular(descriptor: int) -> BinaryIO:
-    if S_ISREG(os.fstat(descriptor).st_mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    raise OSError(EINVAL, "it is no regular file")
+        return opened(place.name, os.O_NOFOLLOW, here)

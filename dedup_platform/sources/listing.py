@@ -11,7 +11,8 @@ from typing import BinaryIO
 
 from dedup_platform.errors import SourceError
 from dedup_platform.planning.moments import utc_datetime
-from dedup_platform.sources.landing_folder import Links, opened_anywhere, opened_below
+from dedup_platform.regular_files import opened
+from dedup_platform.sources.landing_folder import Links, opened_below
 from dedup_platform.sources.times import FROM_YEAR_1
 from dedup_platform.stream import Stream
 from dedup_platform.stream.s3_path import SCHEME
@@ -42,7 +43,7 @@ class SourceFile:
     def opened(self) -> BinaryIO:
         """A file of this machine, to be read. OSError if it is none any more, or cannot be opened."""
         if self.folder is None:
-            return opened_anywhere(self.location)
+            return opened(self.location)
         return opened_below(Path(self.folder), Path(self.location).relative_to(self.folder))
 
     @property

@@ -15,7 +15,7 @@ from dedup_platform.stream.fields import (
     TimeField,
     ZoneField,
 )
-from dedup_platform.stream.file import load_stream, load_streams
+from dedup_platform.stream.file import StreamFiles, load_stream, load_streams, read_streams
 from dedup_platform.stream.model import Stream
 from dedup_platform.stream.points import Points
 from dedup_platform.stream.publish import CustomSink, FilesSink, KafkaSink, PostgresSink, Publish, Sink
@@ -75,6 +75,7 @@ __all__ = [
     "Sessions",
     "Sink",
     "Stream",
+    "StreamFiles",
     "TimeField",
     "ZoneField",
     "decimal_of",
@@ -83,4 +84,5 @@ __all__ = [
     "load_stream",
     "load_streams",
     "parse_duration",
+    "read_streams",
 ]

@@ -7,6 +7,9 @@ import yaml
 
 __all__ = ["Document", "YamlProblem", "parse_yaml"]
 
+_MOST_VALUES = 100_000
+_OPEN = 0
+
 YamlProblem = tuple[int, str]  # the line, from 1, and what is wrong there
 
 
@@ -38,6 +41,7 @@ def parse_yaml(text: str) -> tuple[Document, list[YamlProblem]]:
         root = loader.get_single_node()
         if root is None:
             return nothing, []
+        _check_size(root)
         problems = list(_repeated_keys(root))
         return Document(root, loader.construct_document(root)), problems
     except yaml.MarkedYAMLError as error:
@@ -47,6 +51,33 @@ def parse_yaml(text: str) -> tuple[Document, list[YamlProblem]]:
         return nothing, [(1, f"is not YAML: {' '.join(str(error).split())}")]
     finally:
         loader.dispose()
+
+
+def _check_size(root: yaml.Node) -> None:
+    """YAMLError if aliases and merges, each with all that is in it, make too much of a text, or one holds itself."""
+    sizes: dict[int, int] = {}
+    waiting = [root]
+    while waiting:
+        node = waiting[-1]
+        parts = _parts(node)
+        if id(node) not in sizes:
+            # Its parts come first. Who meets it meanwhile is one of them.
+            sizes[id(node)] = _OPEN
+            waiting += [part for part in parts if id(part) not in sizes]
+            if any(sizes.get(id(part)) == _OPEN for part in parts):
+                raise yaml.YAMLError("an alias stands for what it is itself in")
+            continue
+        waiting.pop()
+        if sizes[id(node)] == _OPEN:
+            sizes[id(node)] = 1 + sum(sizes[id(part)] for part in parts)
+            if sizes[id(node)] > _MOST_VALUES:
+                raise yaml.YAMLError(f"its aliases make more than {_MOST_VALUES:,} values of it")
+
+
+def _parts(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else []
 
 
 def _child(node: yaml.Node | None, step: str | int) -> tuple[int, yaml.Node] | None:

@@ -377,6 +377,22 @@ def test_one_stream_that_fails_is_shown_beside_the_others(line: Line, stream: St
     assert {each["health"]["state"] for each in json.loads(line("status", "--json"))} == {"normal"}
 
 
+def test_a_broken_stream_file_costs_its_own_stream_only(line: Line, stream: Stream) -> None:
+    os.environ["DEDUP_PLATFORM_STREAMS"] = str(stream.origin.parent)
+    broken = stream.origin.with_name("broken.yaml")
+    broken.symlink_to("nothing")
+    deliver(stream, "first.json", "2024-03-01T23:50")
+    told = f"{broken}: No such file or directory"
+    assert told in line("check", code=2)
+    assert told in line("run", code=2)
+    assert told not in line("run", "--stream", stream.name)
+    assert told in line("status", code=2)
+    assert told in line("run", "--stream", "broken", code=2)
+    broken.unlink()
+    [status] = json.loads(line("status", "--json"))
+    assert status["tables"]["sessions"]["rows"] == 1, "the first run did it"
+
+
 def test_a_held_batch_is_accepted(line: Line, stream: Stream) -> None:
     stream.origin.write_text(f"{stream.origin.read_text()}reject: {{max_ratio: 0.5, min_records: 1}}\n")
     assert "No batch is held" in line("batches", "accept", stream.name)

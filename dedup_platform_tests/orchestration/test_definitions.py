@@ -7,6 +7,8 @@ import dagster as dg
 import pytest
 
 from dedup_platform import tables
+from dedup_platform.definitions import definitions as defined
+from dedup_platform.orchestration.broken import GROUP
 from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.orchestration.partitions import last_known, listing, partitions_definition
 from dedup_platform.settings import Settings
@@ -54,6 +56,22 @@ def test_every_stream_has_its_assets_jobs_and_sensors(definitions: dg.Definition
         "hourly_late_partitions",
         "hourly_unpublished_changes",
     }
+
+
+def test_a_broken_stream_file_is_an_asset_that_says_so(
+    tmp_path: Path, two_streams: dict[str, Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = two_streams["daily"].origin.parent
+    for name in ("clicks é.yaml", "clicks_e.yaml", "clicks_e.yml"):
+        (folder / name).write_text("name: [\n")
+    monkeypatch.setenv("DEDUP_PLATFORM_HOME", str(tmp_path))
+    monkeypatch.setenv("DEDUP_PLATFORM_STREAMS", str(folder))
+    loaded = defined()
+    assert {sensor.name for sensor in loaded.sensors or ()} > {"daily_new_input", "hourly_new_input"}
+    graph = loaded.resolve_asset_graph()
+    told = {key.path[-1]: graph.get(key).description for key in graph.get_all_asset_keys() if GROUP in key.path}
+    assert sorted(told) == ["clicks___yaml", "clicks_e_yaml", "clicks_e_yml"]
+    assert f"    {folder / 'clicks é.yaml'}:2: is not YAML" in (told["clicks___yaml"] or "")
 
 
 def test_a_stream_without_sessions_has_neither_assets_nor_steps_for_them(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from dedup_platform.stream import (
     TimeField,
     load_stream,
     load_streams,
+    read_streams,
 )
 
 # The lines' numbers are in what the tests expect.
@@ -554,8 +555,13 @@ def test_two_streams_of_one_name(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("# a copy\n" + SHORTEST)
     with pytest.raises(StreamFileError) as caught:
         load_streams(tmp_path)
-    taken = "'clicks' is already the name of the stream in a.yaml; every stream needs its own"
-    assert caught.value.problems == (f"{tmp_path / 'b.yaml'}:2: name: {taken}",)
+    taken = "name: 'clicks' is the name of the stream in {}, too; every stream needs its own"
+    assert caught.value.problems == (
+        f"{tmp_path / 'a.yaml'}:1: {taken.format('b.yaml')}",
+        f"{tmp_path / 'b.yaml'}:2: {taken.format('a.yaml')}",
+    )
+    (tmp_path / "c.yaml").write_text(SHORTEST.replace("clicks", "another"))
+    assert list(read_streams(tmp_path).streams) == ["another"], "nobody knows which of the two is meant"
 
 
 def test_problems_of_all_files_of_a_folder(tmp_path: Path) -> None:
