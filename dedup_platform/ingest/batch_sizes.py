@@ -1,10 +1,11 @@
 """How many messages of a topic make a batch."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
-from dedup_platform.planning.moments import EPOCH
+from dedup_platform.planning.moments import utc_datetime
 from dedup_platform.sources.kafka import Range
+from dedup_platform.sources.kafka.deliveries import stamped_at
 from dedup_platform.sources.kafka.reading import messages_of
 from dedup_platform.stream import KafkaSource
 
@@ -22,7 +23,7 @@ def sample(source: KafkaSource, options: Mapping[str, str], ranges: Sequence[Ran
     if not found:
         return _MESSAGE_BYTES, datetime.now(UTC)
     size = sum(len(message.value() or b"") + _MESSAGE_BYTES for message in found) / len(found)
-    return size, EPOCH + timedelta(milliseconds=min(message.timestamp()[1] for message in found))
+    return size, utc_datetime(min(stamped_at(message.timestamp()) for message in found))
 
 
 def most(source: KafkaSource, size: float, bytes_a_second: float | None) -> int:

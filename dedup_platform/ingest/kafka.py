@@ -211,7 +211,7 @@ class KafkaIntake(Intake):
     ) -> Commit:
         started = time.monotonic()
         cut = tasks(batch, size)
-        read = partial(read_ranges, stream, cut, dict(self._options))
+        read = partial(read_ranges, stream, cut, dict(self._options), self.lake.catalog.settings.registry_login)
         name = new_receipt_name()
         staged, spans = self._stage(stream, head, len(cut), read, {POSITIONS: name, "reason": "ingest"})
         try:

@@ -156,7 +156,7 @@ class Rejected:
         What is still rejected stays, with today's reason. `limit`: only the first ones in arrival order.
         """
         chosen = self._first_of(stream, choice, limit, lambda rows: rows["payload"].is_not_null())
-        return self._rewrite_rejected(stream, Replay(stream, chosen), "replayed")
+        return self._rewrite_rejected(stream, Replay(stream, chosen, self._login), "replayed")
 
     def drop(self, stream: Stream, choice: Choice, limit: int | None = None) -> Outcome:
         """Take the payload from chosen records and mark their reason: they stay counted, and are never replayed."""
@@ -171,7 +171,11 @@ class Rejected:
             return Outcome()
         found = self.lake.files(stream, RAW_EVENTS, heads[RAW_EVENTS].snapshot_id, cells)
         files = [file for _, in_cell in sorted(found.items()) for file in in_cell]
-        return self._rewrite(stream, files, Redecoding(stream), "redecoded")
+        return self._rewrite(stream, files, Redecoding(stream, self._login), "redecoded")
+
+    @property
+    def _login(self) -> str | None:
+        return self.lake.catalog.settings.registry_login
 
     def _first_of(
         self, stream: Stream, choice: Choice, limit: int | None, is_meant: Callable[[pl.DataFrame], pl.Series]

@@ -23,6 +23,7 @@ from dedup_platform.lake.table_files import HeldRows, TableFiles, by_cell, frame
 from dedup_platform.recompute.chunks import TASK_BYTES, split_evenly
 from dedup_platform.sources.batch_decoding import BatchDecoder
 from dedup_platform.sources.contents import ListedContents
+from dedup_platform.sources.registry import log_in
 from dedup_platform.sources.repeated import Runs
 from dedup_platform.spark.workers import on_workers
 from dedup_platform.stream import Stream
@@ -79,6 +80,8 @@ class Replay:
 
     stream: Stream
     choice: Choice
+    login: str | None = field(default=None, repr=False)
+    """That of the stream's schema registry."""
 
     def __call__(self, rows: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
         """Those that became events, or whose reason is another one now. Only then is their arrival told anew."""
@@ -94,6 +97,7 @@ class Replay:
 
     @cached_property
     def _decoder(self) -> BatchDecoder:
+        log_in(self.stream.source, self.login)
         return BatchDecoder(self.stream)
 
 
@@ -102,6 +106,8 @@ class Redecoding:
     """Decodes events again, with today's stream file, but for their arrival: it was fixed when they were taken in."""
 
     stream: Stream
+    login: str | None = field(default=None, repr=False)
+    """That of the stream's schema registry."""
 
     def __call__(self, rows: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
         """Those of which any column differs, rejected ones among them."""
@@ -115,6 +121,7 @@ class Redecoding:
 
     @cached_property
     def _decoder(self) -> BatchDecoder:
+        log_in(self.stream.source, self.login)
         return BatchDecoder(self.stream)
 
 

@@ -5,27 +5,34 @@ about the message; that it does not answer is none, and fails the reading.
 """
 
 import json
+import time
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from dedup_platform.errors import SourceError
+from dedup_platform.stream import FilesSource, KafkaSource
 
-__all__ = ["RefusedSchemaError", "RegisteredSchema", "SchemaRegistry", "registry_at", "registry_with"]
+__all__ = ["RefusedSchemaError", "RegisteredSchema", "SchemaRegistry", "log_in", "registry_at", "registry_with"]
 
 _SECONDS = 10
+_SECONDS_IN_ALL = 30
+"""For one answer, however slowly it comes."""
 _UNKNOWN_SCHEMA = 40403
+_NOT_FOUND = 404
 _REFUSED = (400, 401, 403, 409, 422)
 """Answers that are about what was asked, and not about how the registry fares."""
 _LONGEST_ANSWER = 16 * 2**20
 _LONGEST_REASON = 1000
 """Letters: a schema that does not fit is told as a whole by some registries."""
+_MOST_REFERENCES = 100
+"""That a schema may have, and steps from it to the farthest."""
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 
 
@@ -49,9 +56,22 @@ class RefusedSchemaError(SourceError):
         self.code = code
 
 
-@lru_cache(16)
+def log_in(source: FilesSource | KafkaSource, login: str | None) -> None:
+    """Tell this process its login at a source's registry, if there is one: workers are told with each task."""
+    if source.registry:
+        _logins[source.registry.url] = login
+
+
+_logins: dict[str, str | None] = {}
+
+
 def registry_at(url: str) -> "SchemaRegistry":
-    """The registry at an address, with what this process has learned from it; the login is that of the settings."""
+    """The registry at an address, with what this process has learned from it.
+
+    The login is the one that this process was told, or else that of its settings.
+    """
+    if url in _logins:
+        return registry_with(url, _logins[url])
     # Loaded only where a registry is asked: tasks without one start sooner.
     from dedup_platform.settings import load_settings
 
@@ -72,12 +92,16 @@ class SchemaRegistry:
         self._login = login
         self._known: dict[int, RegisteredSchema] = {}
         self._ids: dict[tuple[str, str, str], int] = {}
+        self._is_there = False
 
     def schema(self, schema_id: int) -> RegisteredSchema | None:
-        """The schema of an id; None if the registry knows none."""
+        """The schema of an id; None if the registry knows none, or none whose references come to an end."""
         found = self._known.get(schema_id)
         if found is None and (answer := self._ask(f"schemas/ids/{schema_id}")):
-            references = dict(self._references(answer))
+            try:
+                references = self._references(answer)
+            except RecursionError:
+                return None
             found = RegisteredSchema(answer.get("schemaType", "AVRO"), answer["schema"], tuple(references.items()))
             self._known[schema_id] = found
         return found
@@ -94,7 +118,7 @@ class SchemaRegistry:
                 answer = self._answer(path, {"schemaType": kind, "schema": text})
             except HTTPError as error:
                 raise self._refusal(path, error) from None
-            if not isinstance(answer.get("id"), int):
+            if not isinstance(answer, dict) or not isinstance(answer.get("id"), int):
                 raise SourceError(self._url, f"what answers to {path} is no schema registry")
             self._ids[said] = answer["id"]
         return self._ids[said]
@@ -106,28 +130,66 @@ class SchemaRegistry:
             return RefusedSchemaError(self._url, reason, error.code)
         return SourceError(self._url, reason)
 
-    def _references(self, answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
-        for reference in answer.get("references") or ():
-            path = f"subjects/{quote(reference['subject'], safe='')}/versions/{reference['version']}"
-            referenced = self._ask(path)
-            if referenced is None:
-                raise SourceError(self._url, f"it has no {path}, to which a schema refers")
-            yield from self._references(referenced)
-            yield reference["name"], referenced["schema"]
+    def _references(self, answer: dict[str, Any]) -> dict[str, str]:
+        """The text of each name that a schema refers to, after those that it refers to itself.
+
+        RecursionError if one refers to itself by others, or there are too many.
+        """
+        found: dict[str, str] = {}
+        answers: dict[str, dict[str, Any]] = {}
+
+        def add(answer: dict[str, Any], above: tuple[str, ...]) -> None:
+            for name, path in self._referred(answer):
+                if path in above or max(len(above), len(found)) >= _MOST_REFERENCES:
+                    raise RecursionError
+                if name in found:
+                    continue
+                if path not in answers:
+                    answers[path] = self._referenced(path)
+                add(answers[path], (*above, path))
+                found[name] = answers[path]["schema"]
+
+        add(answer, ())
+        return found
+
+    def _referred(self, answer: dict[str, Any]) -> list[tuple[str, str]]:
+        """The names that a schema uses, and the paths of what they stand for."""
+        match answer.get("references") or []:
+            case [*references] if all(map(_is_reference, references)):
+                return [
+                    (each["name"], f"subjects/{quote(each['subject'], safe='')}/versions/{each['version']}")
+                    for each in references
+                ]
+        raise SourceError(self._url, "what it tells of the references of a schema is not what a registry tells")
+
+    def _referenced(self, path: str) -> dict[str, Any]:
+        if (referenced := self._ask(path)) is None:
+            raise SourceError(self._url, f"it has no {path}, to which a schema refers")
+        return referenced
 
     def _ask(self, path: str) -> dict[str, Any] | None:
         try:
             answer = self._answer(path)
         except HTTPError as error:
-            if _content(error).get("error_code") == _UNKNOWN_SCHEMA:
+            if _content(error).get("error_code") == _UNKNOWN_SCHEMA or (error.code == _NOT_FOUND and self._answers):
                 return None
             raise SourceError(self._url, f"the registry answers {error.code} {error.reason} to {path}") from None
-        if not isinstance(answer.get("schema"), str):
+        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
             raise SourceError(self._url, f"what answers to {path} is no schema registry")
         return answer
 
-    def _answer(self, path: str, sent: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """What the registry answers; HTTPError if that is an error."""
+    @property
+    def _answers(self) -> bool:
+        """Whether there is a registry at the address: else nothing is known of the schemas that are not found there."""
+        if not self._is_there:
+            try:
+                self._is_there = isinstance(self._answer("subjects"), list)
+            except (HTTPError, SourceError):
+                return False
+        return self._is_there
+
+    def _answer(self, path: str, sent: Mapping[str, str] | None = None) -> Any:
+        """What the registry answers, None if it is no JSON; HTTPError if that is an error."""
         content = json.dumps(sent).encode() if sent else None
         request = Request(f"{self._url}/{path}", content, {"Content-Type": _CONTENT} if sent else {})
         if self._login:
@@ -135,24 +197,44 @@ class SchemaRegistry:
             request.add_unredirected_header("Authorization", f"Basic {b64encode(self._login.encode()).decode()}")
         try:
             with urlopen(request, timeout=_SECONDS) as response:
-                return _json(response.read(_LONGEST_ANSWER))
+                return _json(_read(response))
         except HTTPError:
             raise
         except (HTTPException, OSError) as error:
             raise SourceError(self._url, f"the registry cannot be reached: {getattr(error, 'reason', error)}") from None
 
 
+def _is_reference(said: Any) -> bool:
+    return (
+        isinstance(said, dict)
+        and isinstance(said.get("name"), str)
+        and isinstance(said.get("subject"), str)
+        and type(said.get("version")) is int
+    )
+
+
+def _read(response: HTTPResponse | HTTPError) -> bytes:
+    """An answer; TimeoutError if it takes too long, and what is too long is cut."""
+    until = time.monotonic() + _SECONDS_IN_ALL
+    answer = bytearray()
+    while (part := response.read1(2**16)) and len(answer) <= _LONGEST_ANSWER:
+        answer += part
+        if time.monotonic() > until:
+            raise TimeoutError("its answer takes too long")
+    return bytes(answer)
+
+
 def _content(error: HTTPError) -> dict[str, Any]:
     try:
         with error:
-            return _json(error.read(_LONGEST_ANSWER))
+            answer = _json(_read(error))
     except (HTTPException, OSError):
         return {}
-
-
-def _json(text: bytes) -> dict[str, Any]:
-    try:
-        answer = json.loads(text)
-    except ValueError:
-        return {}
     return answer if isinstance(answer, dict) else {}
+
+
+def _json(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (RecursionError, ValueError):
+        return None

@@ -20,6 +20,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
+from dedup_platform.regular_files import opened
+
 __all__ = [
     "WRAPPERS",
     "avro_record",
@@ -37,23 +39,32 @@ WRAPPERS = frozenset(
     for kind in ("Bool", "Bytes", "Double", "Float", "Int32", "Int64", "String", "UInt32", "UInt64")
 )
 """Messages that stand for the one value in them."""
+_MOST_BYTES = 16 * 2**20
 _MAIN = "registered schema.proto"
 _FRAGMENT = "a descriptor set must hold all that it imports: protoc --include_imports --descriptor_set_out"
 
 
 def read_avro(path: Path) -> bytes:
     """The Avro schema of a file, as the JSON that it is."""
-    content = path.read_bytes()
+    content = _content(path)
     avro_record(content)
     return content
 
 
 def read_protobuf(path: Path) -> bytes:
     """A FileDescriptorSet: what a file holds or, of a .proto, what it becomes with all that it imports."""
-    content = path.read_bytes()
+    content = _content(path)
     if path.suffix == ".proto":
         return compiled_proto(path.parent, path.name)
     _file_pool(content)
+    return content
+
+
+def _content(path: Path) -> bytes:
+    with opened(path) as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"is larger than {_MOST_BYTES // 2**20} MiB, as no schema is")
     return content
 
 
@@ -85,9 +96,15 @@ def compiled_proto(folder: Path, name: str) -> bytes:
     """The FileDescriptorSet of a .proto file and of all that it imports from its folder, or from Protobuf itself."""
     with TemporaryDirectory() as out:
         compiled = Path(out, "set")
-        protoc = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
+        # In the folder: protoc takes what is before a colon, and names that begin with - or @, for something else. With
+        # -P, for what lies there is no code of ours.
+        protoc = [sys.executable, "-P", "-m", "grpc_tools.protoc", "-I.", "--include_imports"]
         done = subprocess.run(
-            [*protoc, f"--descriptor_set_out={compiled}", name], capture_output=True, text=True, check=False
+            [*protoc, f"--descriptor_set_out={compiled}", f"./{name}"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             raise ValueError(f"cannot be compiled: {_line(done.stderr)}")

@@ -19,6 +19,8 @@ class Registry:
         self.logins: list[str | None] = []
         self.status = 200
         self.reason = "not here"
+        self.unknown: bytes | None = None
+        """The answer to what is not there, if it is not the usual one."""
         self.registered: list[tuple[str, str, str]] = []
         """Subject, kind and text of each schema that was sent, in the order of the ids."""
         self.port = 0
@@ -58,7 +60,8 @@ def schema_registry() -> Iterator[Registry]:
             registry.logins.append(self.headers["Authorization"])
             known = self.path in registry.answers
             status = registry.status if registry.status != 200 or known else 404
-            self.answer(status, registry.answers[self.path] if known else None)
+            answer = registry.answers[self.path] if known else registry.unknown if status == 404 else None
+            self.answer(status, answer)
 
         def do_POST(self) -> None:
             registry.asked.append(self.path)
@@ -71,7 +74,7 @@ def schema_registry() -> Iterator[Registry]:
 
         def answer(self, status: int, answer: Any) -> None:
             unknown = {"error_code": 40403 if status == 404 else status * 100 + 1, "message": registry.reason}
-            answer = answer if status == 200 else unknown
+            answer = answer if status == 200 else answer or unknown
             content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")

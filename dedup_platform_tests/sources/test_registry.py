@@ -3,8 +3,10 @@
 import base64
 import json
 import socket
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,10 @@ from dedup_platform.settings import ENV_PREFIX
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import MALFORMED_RECORD, UNKNOWN_SCHEMA
-from dedup_platform.sources.registry import RefusedSchemaError, RegisteredSchema, SchemaRegistry, registry_with
+from dedup_platform.sources.registry import RefusedSchemaError, RegisteredSchema, SchemaRegistry, log_in, registry_with
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import decode_kept, message_stream
-from dedup_platform_tests.sources.registries import Registry, schema_registry
+from dedup_platform_tests.sources.registries import References, Registry, schema_registry
 from dedup_platform_tests.sources.schemas import BATCH, PLACE, PROTO, SINGLE, message_class, write_protos
 from dedup_platform_tests.sources.test_avro import CLICK, avro_stream, datum, record
 from dedup_platform_tests.sources.test_messages import contents, read
@@ -234,6 +236,107 @@ def test_what_is_no_registry_fails_the_reading(registry: Registry, answer: Any) 
         list(MessageReader(registered("avro", registry)).records(header(1)))
 
 
+@pytest.mark.parametrize("unknown", [b"<html>Not Found</html>", b'{"error_code":404,"message":"HTTP 404 Not Found"}'])
+@pytest.mark.parametrize("schema_id", [7, 2**31, 2**32 - 1])
+def test_an_id_that_is_not_found_is_unknown_if_there_is_a_registry(
+    registry: Registry, unknown: bytes, schema_id: int
+) -> None:
+    registry.unknown = unknown
+    stream = registered("avro", registry)
+    with pytest.raises(SourceError, match=f"answers 404 Not Found to schemas/ids/{schema_id}"):
+        contents(stream, header(schema_id))
+    registry.answers["/subjects"] = []
+    assert contents(stream, header(schema_id)) == [UNKNOWN_SCHEMA]
+    reader = MessageReader(stream)
+    for _ in range(3):
+        list(reader.records(header(8)))
+    assert (registry.asked.count("/schemas/ids/8"), registry.asked.count("/subjects")) == (1, 2)
+
+
+def referring(*references: tuple[str, str]) -> References:
+    return [{"name": name, "subject": subject, "version": 1} for name, subject in references]
+
+
+class TestReferences:
+    """Those of a schema are asked for once each, and are no way to keep us busy."""
+
+    @pytest.fixture
+    def schemas(self, registry: Registry) -> SchemaRegistry:
+        return SchemaRegistry(registry.url)
+
+    def test_a_schema_that_refers_to_itself_is_none(self, registry: Registry, schemas: SchemaRegistry) -> None:
+        registry.add(1, '"string"', references=referring(("x", "a")))
+        registry.add_version("a", '"string"', referring(("y", "b")))
+        registry.add_version("b", '"string"', referring(("x", "a")))
+        assert schemas.schema(1) is None
+        assert len(registry.asked) == 3
+        assert contents(registered("avro", registry), header(1)) == [UNKNOWN_SCHEMA]
+
+    @pytest.mark.parametrize("length", [99, 100, 101, 3000])
+    def test_there_are_at_most_a_hundred_one_behind_the_other(
+        self, registry: Registry, schemas: SchemaRegistry, length: int
+    ) -> None:
+        registry.add(1, '"string"', references=referring(("n1", "s1")))
+        for number in range(1, length + 1):
+            more = referring((f"n{number + 1}", f"s{number + 1}")) if number < length else None
+            registry.add_version(f"s{number}", str(number), more)
+        found = schemas.schema(1)
+        assert len(registry.asked) <= 101
+        assert (found is not None) == (length <= 100)
+        if found:
+            assert found.references == tuple((f"n{number}", str(number)) for number in range(length, 0, -1))
+
+    def test_there_are_at_most_a_hundred_beside_each_other(self, registry: Registry, schemas: SchemaRegistry) -> None:
+        for many in (100, 101):
+            registry.add(many, '"string"', references=referring(*((f"n{number}", "a") for number in range(many))))
+        registry.add_version("a", '"int"')
+        found = schemas.schema(100)
+        assert found
+        assert len(found.references) == 100
+        assert schemas.schema(101) is None
+        assert registry.asked.count("/subjects/a/versions/1") == 2
+
+    def test_what_many_refer_to_is_asked_for_once(self, registry: Registry, schemas: SchemaRegistry) -> None:
+        """2^24 ways lead to the last."""
+        levels = 24
+        for level in range(levels):
+            below = referring(*((f"{side}{level}", f"s{level}") for side in "lr"))
+            if level:
+                registry.add_version(f"s{level - 1}", str(level - 1), below)
+            else:
+                registry.add(1, '"string"', references=below)
+        registry.add_version(f"s{levels - 1}", "end")
+        found = schemas.schema(1)
+        assert found
+        assert len(found.references) == 2 * levels
+        assert len(registry.asked) == levels + 1
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            7,
+            ["nothing"],
+            [{"subject": "s", "version": 1}],
+            [{"name": "x", "subject": 5, "version": 1}],
+            [{"name": "x", "subject": "s", "version": "1/../../../config?x=#"}],
+            [{"name": "x", "subject": "s", "version": True}],
+        ],
+    )
+    def test_what_is_none_is_never_asked_for(self, registry: Registry, schemas: SchemaRegistry, said: Any) -> None:
+        registry.answers["/schemas/ids/1"] = {"schema": '"string"', "references": said}
+        with pytest.raises(SourceError, match=f"{registry.url}: what it tells of the references of a schema"):
+            schemas.schema(1)
+        assert registry.asked == ["/schemas/ids/1"]
+
+
+def test_an_answer_that_comes_slowly_is_not_waited_for(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.add(1, "x" * 2**20)
+    # Each look at the clock is twenty seconds later.
+    monkeypatch.setattr(time, "monotonic", count(step=20).__next__)
+    with pytest.raises(SourceError, match="the registry cannot be reached: its answer takes too long"):
+        SchemaRegistry(registry.url).schema(1)
+
+
 def test_a_missing_reference_fails_the_reading(registry: Registry) -> None:
     registry.add(1, json.dumps(SCHEMA), references=[{"name": "a", "subject": "a/b", "version": 1}])
     with pytest.raises(SourceError, match="it has no subjects/a%2Fb/versions/1, to which a schema refers"):
@@ -259,6 +362,16 @@ def test_the_login_is_a_setting(registry: Registry, monkeypatch: pytest.MonkeyPa
     registry.add(7, json.dumps(SCHEMA))
     contents(registered("avro", registry), header(7) + datum(SCHEMA, GOOD))
     assert registry.logins == [f"Basic {base64.b64encode(b'me:pass:word').decode()}"]
+
+
+def test_a_worker_is_told_the_login_with_its_task(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{ENV_PREFIX}REGISTRY_LOGIN", "the:server's")
+    stream = registered("avro", registry)
+    for login, sent in (("me:mine", f"Basic {base64.b64encode(b'me:mine').decode()}"), (None, None)):
+        registry.logins.clear()
+        log_in(stream.source, login)
+        contents(stream, header(7))
+        assert set(registry.logins) == {sent}
 
 
 def test_without_a_login_none_is_sent(registry: Registry) -> None:

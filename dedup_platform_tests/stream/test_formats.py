@@ -1,12 +1,14 @@
 """What a stream file may say of formats, and how it is told that a schema does not have what the stream names."""
 
 import json
+import os
 import pickle
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pydantic import ValidationError
 
 from dedup_platform.errors import StreamFileError
@@ -68,6 +70,34 @@ def problems(folder: Path, text: str) -> list[str]:
     return [problem.removeprefix(f"{folder}/clicks.yaml:") for problem in refused.value.problems]
 
 
+@pytest.mark.parametrize("name", ["events.proto", "-x.proto", "@x.proto", "--version.proto", "a b.proto"])
+def test_a_schema_may_have_any_name_in_any_folder(tmp_path: Path, name: str) -> None:
+    place = tmp_path / "a:b @c"
+    (place / "grpc_tools").mkdir(parents=True)
+    (place / "grpc_tools" / "__init__.py").write_text("raise SystemExit('was run')")
+    write_protos(place)
+    (place / "events.proto").rename(place / name)
+    stream = load(place, PROTOBUF.replace("events.proto", f"'{name}'"))
+    assert stream.source.protobuf
+    files = FileDescriptorSet.FromString(stream.source.protobuf.schema_file.content).file
+    assert [file.name for file in files][-1] == name
+
+
+def test_a_pipe_is_no_schema_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "events.proto")
+    assert problems(tmp_path, PROTOBUF) == [
+        f"7: source.protobuf.schema: {tmp_path}/events.proto cannot be read: it is no regular file (got 'events.proto')"
+    ]
+
+
+def test_what_is_too_large_is_no_schema(tmp_path: Path) -> None:
+    with (tmp_path / "events.desc").open("wb") as file:
+        file.truncate(17 * 2**20)
+    assert problems(tmp_path, PROTOBUF.replace("events.proto", "events.desc")) == [
+        "7: source.protobuf.schema: is larger than 16 MiB, as no schema is (got 'events.desc')"
+    ]
+
+
 @pytest.mark.parametrize("schema", ["events.proto", "events.desc"])
 def test_a_schema_goes_with_the_stream(folder: Path, schema: str) -> None:
     stream = load(folder, PROTOBUF.replace("events.proto", schema))
@@ -101,7 +131,7 @@ def test_an_absolute_path_is_taken_as_it_is(folder: Path, tmp_path: Path) -> Non
         ("events.proto", "parts", "7: source.protobuf.schema: {}/parts cannot be read: Is a directory (got 'parts')"),
         ("events.proto", "''", "7: source.protobuf.schema: is no path; write one that is absolute or relative to the"),
         ("events.proto", "[a]", "7: source.protobuf.schema: is no path; write one that is absolute or relative to the"),
-        ("events.proto", "broken.proto", "7: source.protobuf.schema: cannot be compiled: {}/broken.proto:2:9: Expe"),
+        ("events.proto", "broken.proto", "7: source.protobuf.schema: cannot be compiled: broken.proto:2:9: Expe"),
         ("events.proto", "lonely.proto", "7: source.protobuf.schema: cannot be compiled: elsewhere.proto: File not "),
         ("events.proto", "text.desc", "7: source.protobuf.schema: is no Protobuf descriptor set; a schema in text is"),
         ("events.proto", "empty.desc", "7: source.protobuf.schema: is a descriptor set without any files"),

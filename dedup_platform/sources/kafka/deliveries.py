@@ -13,9 +13,10 @@ from dedup_platform.sources.records import encoded
 from dedup_platform.sources.repeated import Repeated, Values
 from dedup_platform.sources.text.blocks import as_texts
 from dedup_platform.sources.texts import quoted_texts
+from dedup_platform.sources.times import FROM_YEAR_1
 from dedup_platform.stream import KafkaSource, Stream
 
-__all__ = ["MessageDeliveries", "offset_of"]
+__all__ = ["MessageDeliveries", "offset_of", "stamped_at"]
 
 _MICROSECONDS = 1000  # in a millisecond
 _CREATE_TIME = encoded({CREATE_TIME: True})[1:-1]
@@ -79,9 +80,8 @@ class MessageDeliveries:
             yield (payload, content, _joined(context, facts)), delivery, (source, partition, offset, index)
 
     def _delivery(self, stamp: Stamp) -> Delivery:
-        kind, milliseconds = stamp
-        has_append_time = kind == TIMESTAMP_LOG_APPEND_TIME
-        return self._decoder.message_delivery(milliseconds * _MICROSECONDS, self._source.format, has_append_time)
+        has_append_time = stamp[0] == TIMESTAMP_LOG_APPEND_TIME
+        return self._decoder.message_delivery(stamped_at(stamp), self._source.format, has_append_time)
 
 
 def offset_of(message: Message) -> int:
@@ -89,6 +89,14 @@ def offset_of(message: Message) -> int:
     offset = message.offset()
     assert offset is not None, "a message that was read, and the end of a partition, have an offset"
     return offset
+
+
+def stamped_at(stamp: Stamp) -> int:
+    """The time that a message tells, in microseconds since 1970.
+
+    Producers may stamp with any number: what is no time that a table can hold is the nearest that is.
+    """
+    return min(max(stamp[1] * _MICROSECONDS, FROM_YEAR_1[0]), FROM_YEAR_1[-1])
 
 
 def _run(offsets: Sequence[int]) -> Sequence[int]:

@@ -17,6 +17,7 @@ from dedup_platform.sources.batches import MAX_BYTES, MAX_ROWS, RawBatches
 from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, described, failures_named, properties
 from dedup_platform.sources.kafka.deliveries import MessageDeliveries, offset_of
 from dedup_platform.sources.kafka.positions import Place
+from dedup_platform.sources.registry import log_in
 from dedup_platform.stream import KafkaSource, Stream
 
 __all__ = ["Range", "messages_of", "read_ranges"]
@@ -40,13 +41,15 @@ class Range:
 
 
 def read_ranges(
-    stream: Stream, tasks: Sequence[Sequence[Range]], options: Mapping[str, str], number: int
+    stream: Stream, tasks: Sequence[Sequence[Range]], options: Mapping[str, str], login: str | None, number: int
 ) -> Iterator[pl.DataFrame]:
     """The committed messages of one task's ranges, in frames with exactly the columns of `raw_events`.
 
+    `options` are the settings of the connection, `login` is that of the stream's schema registry.
     Whatever a message holds becomes rows, rejected ones if need be. SourceError if the brokers stay away, or an offset
     is gone.
     """
+    log_in(stream.source, login)
     source, batches = stream.kafka, RawBatches(stream)
     deliveries = MessageDeliveries(stream, batches.decoder)
     yield from batches.of(

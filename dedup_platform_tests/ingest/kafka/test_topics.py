@@ -134,6 +134,22 @@ def test_a_topic_that_stamps_create_time_is_refused(new_topic: NewTopic, reading
     assert row["arrival_time"] == datetime(2026, 11, 20, 1, tzinfo=UTC)
 
 
+@pytest.mark.parametrize("stamp", [253402300800000, 2**63 - 1, -(10**15), -(2**62)])
+def test_no_stamp_stops_a_topic(new_topic: NewTopic, reading: Reading, stamp: int) -> None:
+    topic = new_topic(
+        message_timestamp_type="CreateTime",
+        message_timestamp_before_max_ms=str(2**63 - 1),
+        message_timestamp_after_max_ms=str(2**63 - 1),
+    )
+    topic.produce(event(1), {"user": "no event"}, None, stamp=stamp)
+    topic.produce(event(2))
+    platform = reading(topic, fields={"arrival_time": "at"})
+    platform.ingest(NAME)
+    assert [row["rejection_reason"] for row in rows(platform)] == [None, "unreadable_arrival_time", "tombstone", None]
+    platform.repair(NAME)
+    assert wrong_rows(platform, NAME) == []
+
+
 def test_messages_from_before_a_topic_stamped_append_time_are_rejected(new_topic: NewTopic, reading: Reading) -> None:
     topic = new_topic(message_timestamp_type="CreateTime")
     topic.produce(event(1))

@@ -35,12 +35,23 @@ class Topic:
     server: KafkaServer
     name: str
 
-    def produce(self, *values: Any, partition: int = 0, key: str | bytes | None = None, **settings: Any) -> None:
-        """Append messages to one partition, and wait until they are there; what is neither bytes nor None is JSON."""
+    def produce(
+        self,
+        *values: Any,
+        partition: int = 0,
+        key: str | bytes | None = None,
+        stamp: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """Append messages to one partition, and wait until they are there; what is neither bytes nor None is JSON.
+
+        `stamp` are milliseconds since 1970.
+        """
+        stamped: dict[str, Any] = {} if stamp is None else {"timestamp": stamp}
         producer = Producer({"bootstrap.servers": self.server.brokers, "message.max.bytes": 9_000_000, **settings})
         for value in values:
             text = value if value is None or isinstance(value, bytes) else json.dumps(value)
-            producer.produce(self.name, text, key=key, partition=partition)
+            producer.produce(self.name, text, key=key, partition=partition, **stamped)
         assert producer.flush(30) == 0
 
     def produce_in_transaction(self, *values: Any, partition: int = 0, commit: bool) -> None:
