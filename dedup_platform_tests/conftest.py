@@ -172,6 +172,11 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]
         yield server
 
 
+def for_other_homes(server: ConnectServer) -> str:
+    """The address of a server's shared session, for clients that have another home than the server. Secret."""
+    return f"{server.shared_session};token={server.token}"
+
+
 @pytest.fixture(scope="module", params=["SQLite", "Postgres"])
 def control_database(request: pytest.FixtureRequest) -> Iterator[None]:
     """Where the ledgers of a module's tests are: they run once with each."""

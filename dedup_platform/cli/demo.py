@@ -22,6 +22,7 @@ from dedup_platform.orchestration.progress import Listener, shown
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings, load_settings
+from dedup_platform.spark.connect_token import with_token
 from dedup_platform.spark.session import spark_session
 from dedup_platform.stream import Stream, load_streams
 
@@ -55,8 +56,10 @@ def rehearse(settings: Settings, events: int, out: Console, err: Console) -> boo
         path = stream_file(folder, truth)
     out.print(f"{truth.records:,} records of a week's clicks, with their truth, lie in {folder}.")
     demo = _opened(folder, path, out, err)
-    right = _first_run(demo, truth)
-    right &= _repair(demo, late_file(folder, truth))
+    # The demo has a home of its own, and a server that is used may be the user's.
+    with with_token(settings):
+        right = _first_run(demo, truth)
+        right &= _repair(demo, late_file(folder, truth))
     out.print("Look at it in Dagster's UI (http://127.0.0.1:3000) with this command:", style="bold")
     out.print(_command(demo.settings, path), soft_wrap=True, highlight=False, markup=False)
     return right

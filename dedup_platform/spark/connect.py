@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform.errors import SparkServerError
 from dedup_platform.settings import Settings
+from dedup_platform.spark.connect_token import FILE, VARIABLE, with_token
 
 __all__ = ["answers", "opened", "translate_connect_errors"]
 
@@ -22,24 +23,28 @@ _SECONDS_TO_CONNECT = 5
 _RETRIES = 5
 
 _AGAIN = ". Run again when it is there, or unset DEDUP_PLATFORM_SPARK_REMOTE to run with a Spark of your own."
+_UNKNOWN = (
+    f"does not know us: set {VARIABLE} to its token, which for a server of ours is in the file {FILE} of its home"
+)
 
 
 def opened(settings: Settings, open_session: Callable[[], SparkSession]) -> SparkSession:
     """What `open_session` gives. A session at a server fails soon when the server is gone, and ends with this process.
 
     One that `settings.spark_remote` names (`session_id`) is shared with other processes, and is left as it is.
-    Raises SparkServerError if no server answers at `settings.spark_remote`.
+    Raises SparkServerError if no server answers at `settings.spark_remote`, or if it wants another token.
     """
     if not settings.spark_remote:
         return open_session()
     host, port = _address(settings.spark_remote)
     if not answers(host, port):
         raise SparkServerError(settings.spark_remote, f"does not answer{_AGAIN}")
-    try:
-        session = open_session()
-    except PySparkException:
-        # The server was started anew since this process spoke to it, and PySpark has noticed just now.
-        session = open_session()
+    with with_token(settings), translate_connect_errors(settings):
+        try:
+            session = open_session()
+        except PySparkException:
+            # The server was started anew since this process spoke to it, and PySpark has noticed just now.
+            session = open_session()
     _limit_retries(session, _RETRIES)
     if not _is_shared(settings.spark_remote):
         atexit.register(_leave, session)
@@ -48,10 +53,15 @@ def opened(settings: Settings, open_session: Callable[[], SparkSession]) -> Spar
 
 @contextmanager
 def translate_connect_errors(settings: Settings) -> Iterator[None]:
-    """Turn the many ways in which work ends when its Spark Connect server goes away into one SparkServerError."""
+    """Turn the many ways in which work ends when its Spark Connect server goes away into one SparkServerError.
+
+    Into another one if the server wants a token that we do not have.
+    """
     try:
         yield
     except PySparkException as error:
+        if settings.spark_remote and _is_unknown(error):
+            raise SparkServerError(settings.spark_remote, _UNKNOWN) from error
         if settings.spark_remote and _is_gone(error, settings.spark_remote):
             raise SparkServerError(settings.spark_remote, f"went away in the middle of the work{_AGAIN}") from error
         raise
@@ -89,6 +99,13 @@ def _leave(session: SparkSession) -> None:
     """Give up the session's place at the server; a server that is gone is not waited for."""
     _limit_retries(session, 0)
     session.stop()
+
+
+def _is_unknown(error: PySparkException) -> bool:
+    from grpc import StatusCode
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+
+    return isinstance(error, SparkConnectGrpcException) and error.getGrpcStatusCode() == StatusCode.UNAUTHENTICATED
 
 
 def _is_gone(error: PySparkException, remote: str) -> bool:

@@ -14,6 +14,7 @@ from dedup_platform.errors import SettingsError, SparkServerError
 from dedup_platform.processes import with_parent
 from dedup_platform.settings import Settings
 from dedup_platform.spark.connect import answers
+from dedup_platform.spark.connect_token import server_conf, server_token
 from dedup_platform.spark.session import LOOPBACK, properties_file, spark_conf, use_this_python
 
 __all__ = ["DEFAULT_PORT", "ConnectServer", "address", "command", "connect_server", "prepare"]
@@ -36,7 +37,8 @@ def address(port: int) -> str:
 def prepare(settings: Settings, port: int, keeps_sessions: bool = False) -> dict[str, str]:
     """Write the server's properties to `<home>/connect-server.conf`; returns the environment that it must be run in.
 
-    In a file and not in the command, which every user of the machine can see: properties may hold secrets.
+    In a file and not in the command, which every user of the machine can see: properties hold secrets, the token among
+    them that clients must have.
     A session that nobody uses ends after an hour, unless the server keeps sessions.
     Raises SettingsError if the port is taken or if the settings name a server already.
     """
@@ -57,7 +59,8 @@ def prepare(settings: Settings, port: int, keeps_sessions: bool = False) -> dict
     file = _properties(settings)
     file.touch()
     file.chmod(0o600)
-    file.write_text(properties_file({**spark_conf(settings), **binding}), encoding="utf-8")
+    conf = {**spark_conf(settings), **binding, **server_conf(settings)}
+    file.write_text(properties_file(conf), encoding="utf-8")
     return {**os.environ, "SPARK_HOME": str(_SPARK_HOME)}
 
 
@@ -87,6 +90,11 @@ class ConnectServer:
         Spark gives every session Python workers of its own, and all is imported anew for them: a second of each run.
         """
         return f"{self.remote}/;session_id={self._session}"
+
+    @property
+    def token(self) -> str:
+        """What its clients need that have another home. Secret."""
+        return server_token(self._settings) or ""
 
     @property
     def pid(self) -> int | None:

@@ -16,6 +16,7 @@ from sqlalchemy.engine import URL, make_url
 
 from dedup_platform.settings import CATALOG, SQLITE_BUSY_SECONDS, Settings, revealed
 from dedup_platform.spark.connect import opened
+from dedup_platform.spark.connect_token import remote_by_name
 
 __all__ = [
     "IVY",
@@ -51,7 +52,7 @@ def spark_conf(settings: Settings) -> dict[str, str]:
     session = _session() | _catalog(settings)
     if settings.spark_remote:
         own = {name: value for name, value in settings.spark_conf.items() if name.startswith("spark.sql.")}
-        return {"spark.remote": settings.spark_remote} | session | own
+        return {"spark.remote": remote_by_name(settings.spark_remote, settings)} | session | own
     return {"spark.master": settings.spark_master} | _application(settings) | session | settings.spark_conf
 
 

@@ -69,7 +69,8 @@ _PLATFORM = {
     "DEDUP_PLATFORM_KAFKA": '{"bootstrap.servers": "${KAFKA_HOST}:${KAFKA_SERVICES_PORT}"}',
     "DEDUP_PLATFORM_DRIVER_MEMORY": "${DRIVER_MEMORY}",
 }
-_WITH_SPARK = {**_PLATFORM, "DEDUP_PLATFORM_SPARK_REMOTE": "sc://${SPARK_HOST}:${SPARK_PORT}"}
+_SPARK = "sc://${SPARK_HOST}:${SPARK_PORT}/;authorization=Bearer%20${SPARK_TOKEN}"
+_WITH_SPARK = {**_PLATFORM, "DEDUP_PLATFORM_SPARK_REMOTE": _SPARK}
 _CODE = ("-m", "dedup_platform.definitions")
 
 SERVICES = (
@@ -106,7 +107,11 @@ SERVICES = (
         "spark",
         health=("python", "-c", f"import socket; socket.create_connection(('{LOOPBACK}', ${{SPARK_PORT}}), 5)"),
         ports=("SPARK_PORT",),
-        environment={**_PLATFORM, "DEDUP_PLATFORM_CONNECT_ADDRESS": "${LISTEN}"},
+        environment={
+            **_PLATFORM,
+            "DEDUP_PLATFORM_CONNECT_ADDRESS": "${LISTEN}",
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN": "${SPARK_TOKEN}",
+        },
         needs=("postgres", "s3"),
         command=("dedup-platform", "connect-server", "--port", "${SPARK_PORT}"),
     ),

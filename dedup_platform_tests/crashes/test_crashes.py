@@ -18,6 +18,7 @@ from dedup_platform.spark.connect_server import ConnectServer
 from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS, SESSIONS
 from dedup_platform.testing import HeldClock, Rules, histories, make_stream, temporary_platform, write_batch
 from dedup_platform.testing.judge import wrong_rows
+from dedup_platform_tests.conftest import for_other_homes
 from dedup_platform_tests.crashes.child import BUCKETS
 from dedup_platform_tests.crashes.crash import Forks, crash, forking
 from dedup_platform_tests.homes import Home, all_rows, references, stale
@@ -74,7 +75,7 @@ def forks(tmp_path_factory: pytest.TempPathFactory, connect: ConnectServer) -> "
     free: SimpleQueue[Forks] = SimpleQueue()
     with ExitStack() as stack:
         for name in ("one", "two"):
-            free.put(stack.enter_context(forking(connect.shared_session, tmp_path_factory.mktemp(name))))
+            free.put(stack.enter_context(forking(for_other_homes(connect), tmp_path_factory.mktemp(name))))
         yield free
 
 

@@ -133,13 +133,13 @@ def alive_workers(master_ui: int) -> int | None:
         return None
 
 
-def run_tests(chosen: Iterable[str], *options: str) -> None:
+def run_tests(chosen: Iterable[str], *options: str, environment: Mapping[str, str]) -> None:
     """Run other tests of this project, in a process of their own and with such options; fails if they do."""
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
         + [str(PROJECT / "dedup_platform_tests" / name) for name in chosen],
         cwd=PROJECT,
-        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | dict(environment),
         capture_output=True,
         text=True,
         check=False,

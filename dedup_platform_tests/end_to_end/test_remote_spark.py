@@ -22,12 +22,13 @@ from dedup_platform.demo.files import stream_file
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.spark.connect_server import ConnectServer, connect_server
+from dedup_platform.spark.connect_token import FILE, VARIABLE
 from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
 from dedup_platform.testing.comparison import published_rows
 from dedup_platform.testing.judge import wrong_rows
 from dedup_platform.testing.servers import free_port
-from dedup_platform_tests.conftest import FEW_ROWS
+from dedup_platform_tests.conftest import FEW_ROWS, for_other_homes
 from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, wait_until
 from dedup_platform_tests.end_to_end.processes import CommandLine, run_tests, said_by, standalone_cluster
 
@@ -36,18 +37,22 @@ Rows = dict[str, list[str]]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+def server_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("server")
+
+
+@pytest.fixture(scope="module")
+def server(server_home: Path) -> Iterator[ConnectServer]:
     """The one Spark Connect server of these tests. Its own settings name another home than its clients do."""
-    settings = Settings(
-        home=tmp_path_factory.mktemp("server"), spark_master="local[2]", driver_memory="1g", spark_conf=FEW_ROWS
-    )
+    settings = Settings(home=server_home, spark_master="local[2]", driver_memory="1g", spark_conf=FEW_ROWS)
     with connect_server(settings, free_port()) as started:
         yield started
 
 
 def at_server(server: ConnectServer, home: Path, stream: Stream | None = None) -> CommandLine:
     """The command line over the server. Where there is no Java it cannot start a Spark of its own."""
-    place = {"DEDUP_PLATFORM_HOME": str(home), "DEDUP_PLATFORM_SPARK_REMOTE": server.remote, "JAVA_HOME": "/nowhere"}
+    place = {"DEDUP_PLATFORM_HOME": str(home), "DEDUP_PLATFORM_SPARK_REMOTE": server.remote, VARIABLE: server.token}
+    place |= {"JAVA_HOME": "/nowhere"}
     return CommandLine(place | ({"DEDUP_PLATFORM_STREAMS": str(stream.origin)} if stream else {}))
 
 
@@ -104,7 +109,7 @@ def test_stages_and_sources_are_the_same_over_spark_connect(server: ConnectServe
         *(f"{files}{name}" for name in ("rows_have_the_columns_of_raw_events", "no_bad_file_harms_another")),
         f"{files}a_file_that_is_not_as_it_was_listed_fails_the_job_by_name",
     ]
-    run_tests(chosen, "--spark-remote", server.remote)
+    run_tests(chosen, "--spark-remote", server.remote, environment={VARIABLE: server.token})
 
 
 def test_runs_of_two_streams_share_the_server(server: ConnectServer, tmp_path: Path) -> None:
@@ -119,9 +124,28 @@ def test_runs_of_two_streams_share_the_server(server: ConnectServer, tmp_path: P
     assert [len(first[table]) for table in (tables.RAW_EVENTS, tables.SESSIONS)] == [9, 3]
 
 
+def opens_a_session(remote: str, home: Path, token: str = "") -> str:
+    """What a client says of its work, or of why it has none."""
+    place = {"DEDUP_PLATFORM_HOME": str(home), "DEDUP_PLATFORM_SPARK_REMOTE": remote, VARIABLE: token}
+    run = [sys.executable, "-c", COUNTS_TO_THREE]
+    return subprocess.run(run, env=os.environ | place, stdout=PIPE, text=True, timeout=PATIENCE, check=True).stdout
+
+
+def test_only_whoever_knows_the_token_is_served(server: ConnectServer, server_home: Path, tmp_path: Path) -> None:
+    by_number = server.remote.replace("localhost", "127.0.0.1")
+    assert (server_home / FILE).read_text() == server.token
+    assert opens_a_session(server.remote, server_home) == "3\n"
+    assert opens_a_session(by_number, server_home) == "3\n"
+    assert opens_a_session(by_number, tmp_path, server.token) == "3\n"
+    assert opens_a_session(f"{by_number}/;authorization=Bearer%20{server.token}", tmp_path) == "3\n"
+    for stranger in (opens_a_session(server.remote, tmp_path), opens_a_session(server.remote, server_home, "wrong")):
+        assert stranger.startswith(f"the Spark Connect server {server.remote} does not know us: set {VARIABLE} ")
+        assert "wrong" not in stranger
+
+
 def test_runs_that_share_a_session_share_its_workers(server: ConnectServer, tmp_path: Path) -> None:
     def worker(remote: str) -> int:
-        place = {"DEDUP_PLATFORM_HOME": str(tmp_path), "DEDUP_PLATFORM_SPARK_REMOTE": remote}
+        place = {"DEDUP_PLATFORM_HOME": str(tmp_path), "DEDUP_PLATFORM_SPARK_REMOTE": remote, VARIABLE: server.token}
         run = [sys.executable, "-c", ASKS_FOR_ITS_WORKER]
         return int(subprocess.run(run, env=os.environ | place, stdout=PIPE, timeout=PATIENCE, check=True).stdout)
 
@@ -137,7 +161,7 @@ def test_workers_that_begin_after_the_folder_of_their_session_was_removed_can_wo
     """As Spark removes it once a session was idle for half an hour."""
 
     def worker() -> tuple[int, Path]:
-        place = {"DEDUP_PLATFORM_HOME": str(tmp_path), "DEDUP_PLATFORM_SPARK_REMOTE": server.shared_session}
+        place = {"DEDUP_PLATFORM_HOME": str(tmp_path), "DEDUP_PLATFORM_SPARK_REMOTE": for_other_homes(server)}
         run = [sys.executable, "-c", IMPORTS_WHAT_LOOKS_AROUND]
         told = subprocess.run(run, env=os.environ | place, stdout=PIPE, text=True, timeout=PATIENCE, check=True).stdout
         pid, folder = told.split(maxsplit=1)
@@ -174,6 +198,15 @@ from dedup_platform.spark.session import spark_session
 from dedup_platform.spark.workers import on_workers
 told = lambda task: f"{os.getpid()} {os.getcwd()}".encode() if manifest.DataFile else b""
 print(on_workers(spark_session(load_settings()), [b""], told)[0].decode())
+"""
+COUNTS_TO_THREE = """
+from dedup_platform.errors import SparkServerError
+from dedup_platform.settings import load_settings
+from dedup_platform.spark.session import spark_session
+try:
+    print(spark_session(load_settings()).range(3).count())
+except SparkServerError as error:
+    print(error)
 """
 ASKS_FOR_ITS_WORKER = """
 import os

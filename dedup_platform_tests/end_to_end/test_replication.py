@@ -19,7 +19,7 @@ from dedup_platform.sinks.kafka_log import Log
 from dedup_platform.spark.connect_server import ConnectServer
 from dedup_platform.testing import utc
 from dedup_platform.testing.servers import KafkaServer, PostgresServer
-from dedup_platform_tests.conftest import PROJECT
+from dedup_platform_tests.conftest import PROJECT, for_other_homes
 from dedup_platform_tests.end_to_end.processes import CommandLine
 from dedup_platform_tests.servers import new_name
 from dedup_platform_tests.test_docs import fenced
@@ -149,7 +149,7 @@ def deployment(
         "STREAMS": str(file),
         "HOME": str(tmp_path / "home"),
         "POSTGRES": json.dumps({"password": postgres_server.password}),
-        "SPARK_REMOTE": connect.shared_session,
+        "SPARK_REMOTE": for_other_homes(connect),
     }
     environment = {f"{ENV_PREFIX}{name}": value for name, value in settings.items()}
     return Deployment(kafka_server, postgres_server, database, topic, once, CommandLine(environment))

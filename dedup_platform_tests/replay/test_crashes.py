@@ -11,6 +11,7 @@ from dedup_platform.stream import load_stream
 from dedup_platform.tables import RAW_EVENTS
 from dedup_platform.testing import HeldClock, make_stream, record, utc
 from dedup_platform.testing.judge import wrong_rows
+from dedup_platform_tests.conftest import for_other_homes
 from dedup_platform_tests.crashes.crash import forking
 from dedup_platform_tests.homes import Home, all_rows, references, stale
 from dedup_platform_tests.replay.conftest import NOW, Deployment
@@ -53,7 +54,7 @@ def test_killed_and_replayed_again_ends_with_the_same_rows(
     home: Home, never_killed: dict[str, list[str]], step: str, connect: ConnectServer, tmp_path: Path
 ) -> None:
     home.put_back()
-    with forking(connect.shared_session, tmp_path) as forks:
+    with forking(for_other_homes(connect), tmp_path) as forks:
         ended, said = forks.crash(home, step, job="replay")
     assert ended == -signal.SIGKILL, f"it never came to {step!r}: {said}"
     platform, name = home.platform(), home.stream.name

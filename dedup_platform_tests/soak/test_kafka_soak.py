@@ -27,6 +27,7 @@ from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS
 from dedup_platform.testing.servers import KafkaServer
 from dedup_platform.testing.servers.process import free_port
+from dedup_platform_tests.conftest import for_other_homes
 from dedup_platform_tests.ingest.kafka.topics import NAME, Topic, platform_of, topic_stream
 from dedup_platform_tests.servers import running
 from dedup_platform_tests.soak.forks import forking
@@ -53,7 +54,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """
     home = tmp_path_factory.mktemp("soak-spark")
     with connect_server(Settings(home=home), free_port()) as server:
-        yield server.shared_session
+        yield for_other_homes(server)
 
 
 def test_no_record_is_lost_or_doubled(

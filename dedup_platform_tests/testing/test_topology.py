@@ -10,6 +10,7 @@ import yaml
 from dedup_platform.errors import SettingsError
 from dedup_platform.orchestration import embedded
 from dedup_platform.settings import ENV_PREFIX, KAFKA_JAR, Settings
+from dedup_platform.spark.connect_token import VARIABLE
 from dedup_platform.stream import load_streams
 from dedup_platform.testing import topology
 from dedup_platform.testing.servers import kafka, s3
@@ -99,7 +100,7 @@ def test_every_variable_is_in_the_file_and_used() -> None:
 
 
 def test_every_variable_of_the_platform_is_a_setting() -> None:
-    known = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields} | {"DAGSTER_HOME"}
+    known = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields} | {"DAGSTER_HOME", VARIABLE}
     for service in SERVICES:
         if service.command:
             assert service.environment.keys() <= known
@@ -110,7 +111,7 @@ def test_natively_all_hosts_are_loopback_and_all_data_is_in_the_folder(tmp_path:
     at = topology.Topology(variables)
     daemon = at.environment("daemon")
     assert daemon["DEDUP_PLATFORM_S3_ENDPOINT"] == "http://127.0.0.1:1"
-    assert daemon["DEDUP_PLATFORM_SPARK_REMOTE"] == "sc://127.0.0.1:15002"
+    assert daemon["DEDUP_PLATFORM_SPARK_REMOTE"] == ("sc://127.0.0.1:15002/;authorization=Bearer%20development-only")
     assert daemon["DEDUP_PLATFORM_STREAMS"] == str(DOCKER / "streams")
     assert daemon["DAGSTER_HOME"] == str(tmp_path / "platform" / "dagster")
     assert at.environment("spark")["DEDUP_PLATFORM_CONNECT_ADDRESS"] == "127.0.0.1"
