@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.orchestration.embedded import make_dagster_home
@@ -54,7 +53,8 @@ def _dagster(settings: Settings, server: ConnectServer | None, port: int) -> Ite
     if server:
         _say(f"Spark Connect server: {server.remote}, process {server.pid}")
         environment[f"{ENV_PREFIX}SPARK_REMOTE"] = server.shared_session
-    command = [str(Path(sys.executable).with_name("dagster")), "dev", "--host", "127.0.0.1", "--port", str(port)]
+    command = [sys.executable, "-m", "dedup_platform.orchestration.dagster_dev"]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
     # Interrupted it ends what it started itself.
     command = with_parent([*command, "-m", "dedup_platform.definitions"], signal="INT")
     # In a process group of its own it is interrupted once, by this process, and not by the terminal as well.

@@ -11,8 +11,8 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, IPvAnyAddress, SecretStr, ValidationError, ValidationInfo
-from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError as UnreadableSettings
+from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyAddress, SecretStr, ValidationError, ValidationInfo
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError as UnreadableSettings
 from sqlalchemy.engine import make_url
 
 from dedup_platform import uris
@@ -64,6 +64,15 @@ def _login(login: str | None) -> str | None:
     return login
 
 
+def _host_names(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    names = frozenset(name.strip().lower() for name in value.split(",") if name.strip())
+    if wrong := sorted(name for name in names if not re.fullmatch(r"[a-z0-9.-]+|[0-9a-f:]+", name)):
+        raise ValueError(f"must be names or addresses of hosts, without ports, with commas between; not {wrong[0]!r}")
+    return names
+
+
 class Settings(BaseSettings):
     """One deployment. `home` alone is enough: the rest lives inside it unless it is said otherwise.
 
@@ -113,6 +122,9 @@ class Settings(BaseSettings):
     """user:password, or key:secret, for the schema registries that stream files name."""
     sensor_interval: Annotated[int, Field(ge=1)] = 15
     """Seconds between two ticks of a sensor."""
+
+    ui_hosts: Annotated[frozenset[str] | None, NoDecode, BeforeValidator(_host_names)] = None
+    """By which names, beside those of the loopback interface, browsers may call Dagster's UI: with commas between."""
 
     @property
     def dagster_home(self) -> Path:

@@ -71,6 +71,7 @@ _PLATFORM = {
 }
 _SPARK = "sc://${SPARK_HOST}:${SPARK_PORT}/;authorization=Bearer%20${SPARK_TOKEN}"
 _WITH_SPARK = {**_PLATFORM, "DEDUP_PLATFORM_SPARK_REMOTE": _SPARK}
+_WEBSERVER = ("python", "-m", "dedup_platform.orchestration.webserver")
 _CODE = ("-m", "dedup_platform.definitions")
 
 SERVICES = (
@@ -125,7 +126,7 @@ SERVICES = (
         ports=("DAGSTER_PORT",),
         environment=_WITH_SPARK,
         needs=("postgres", "s3", "kafka", "spark"),
-        command=("dagster-webserver", "--host", "${LISTEN}", "--port", "${DAGSTER_PORT}", *_CODE),
+        command=(*_WEBSERVER, "--host", "${LISTEN}", "--port", "${DAGSTER_PORT}", *_CODE),
     ),
     Service(
         "daemon",

@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ class Webserver:
     """The GraphQL interface of one `dagster dev`, and the processes behind it."""
 
     def __init__(self, port: int, process: psutil.Process) -> None:
+        self.port = port
         self._url = f"http://127.0.0.1:{port}/graphql"
         self._process = process
 
@@ -52,6 +54,16 @@ class Webserver:
         assert "errors" not in found, found["errors"]
         [value] = found["data"].values()
         return value
+
+    def status_of(self, method: str, path: str, body: bytes | None = None, **headers: str) -> int:
+        """The status of an answer to a request with these headers, `_` for `-`."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request(method, path, body, named)
+            return connection.getresponse().status
+        finally:
+            connection.close()
 
     def is_ready(self) -> bool:
         """Whether the code location is loaded."""

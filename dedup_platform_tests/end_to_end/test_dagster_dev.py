@@ -66,6 +66,7 @@ def test_a_day_with_everything_in_postgres(
 
 
 def a_day(server: Webserver, stream: Stream) -> None:
+    answers_its_own_pages_only(server)
     materialize_one_partition(server, stream)
     backfill_a_range(server, stream)
     drop_a_late_file(server, stream)
@@ -83,6 +84,31 @@ def count(uri: str, table: str) -> int:
         found = connection.execute(sa.select(sa.func.count()).select_from(sa.table(table))).scalar_one()
     engine.dispose()
     return int(found)
+
+
+def answers_its_own_pages_only(server: Webserver) -> None:
+    mutation = b'{"query": "mutation { deletePipelineRun(runId: \\"none\\") { __typename } }"}'
+    own = f"127.0.0.1:{server.port}"
+    as_json = {"Content_Type": "application/json"}
+    assert server.status_of("GET", "/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate") == 200
+    assert server.status_of("POST", "/graphql", mutation, **as_json, Origin=f"http://{own}") == 200
+    foreign = [
+        server.status_of("POST", "/graphql", mutation, **as_json, Origin="http://evil.example"),
+        server.status_of("POST", "/graphql", mutation, **as_json, Origin="http://evil.example", Host="evil.example"),
+        server.status_of("POST", "/graphql", mutation, Content_Type="text/plain; a=application/json", Origin="null"),
+        server.status_of("GET", "/graphql?query=mutation%7BdeletePipelineRun(runId:%22none%22)%7B__typename%7D%7D"),
+        server.status_of("GET", "/", Host="evil.example"),
+        server.status_of(
+            "GET",
+            "/graphql",
+            Origin="http://evil.example",
+            Connection="Upgrade",
+            Upgrade="websocket",
+            Sec_WebSocket_Version="13",
+            Sec_WebSocket_Key="dGhlIHNhbXBsZSBub25jZQ==",
+        ),
+    ]
+    assert foreign == [403] * len(foreign)
 
 
 def materialize_one_partition(server: Webserver, stream: Stream) -> None:
