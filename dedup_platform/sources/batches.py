@@ -9,16 +9,13 @@ import polars as pl
 from dedup_platform.sources.batch_decoding import BatchDecoder, typed
 from dedup_platform.sources.contents import Contents, ListedContents, joined_contents
 from dedup_platform.sources.decoding import Delivery
+from dedup_platform.sources.frame_sizes import MAX_BYTES, MAX_CONTEXT_BYTES, MAX_ROWS
 from dedup_platform.sources.records import Content
 from dedup_platform.sources.repeated import Repeated, Runs, Values, repeated_each
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
 
-__all__ = ["MAX_BYTES", "MAX_ROWS", "Coordinate", "Delivered", "RawBatches", "RecordChunk"]
-
-MAX_ROWS = 32768
-MAX_BYTES = 4 * 2**20
-
+__all__ = ["Coordinate", "Delivered", "RawBatches", "RecordChunk"]
 
 Coordinate = tuple[str, int, int, int]
 """source, source_partition, source_offset, source_index"""
@@ -60,11 +57,19 @@ class RawBatches:
         self.decoder = self._decoder.single
 
     def of(self, delivered: Iterable[Delivered | RecordChunk]) -> Iterator[pl.DataFrame]:
-        """Frames of `MAX_ROWS` records or `MAX_BYTES` of payloads; what exceeds that alone is one alone."""
-        rows = size = 0
+        """Frames of `MAX_ROWS` records or `MAX_BYTES` of payloads, and of at most `MAX_CONTEXT_BYTES` of contexts.
+
+        What exceeds that alone is one alone.
+        """
+        rows = size = told = 0
         batch: list[RecordChunk] = []
         singles: list[Delivered] = []
         for each in delivered:
+            length = _length_of(each.contexts) if isinstance(each, RecordChunk) else len(each[0][2])
+            if size >= MAX_BYTES or rows >= MAX_ROWS or (rows and told + length > MAX_CONTEXT_BYTES):
+                yield self._frame(batch, singles)
+                batch, singles, rows, size, told = [], [], 0, 0, 0
+            told += length
             if isinstance(each, RecordChunk):
                 if singles:
                     batch.append(RecordChunk.of(singles))
@@ -76,9 +81,6 @@ class RawBatches:
                 singles.append(each)
                 rows += 1
                 size += len(each[0][0] or b"")
-            if size >= MAX_BYTES or rows >= MAX_ROWS:
-                yield self._frame(batch, singles)
-                batch, singles, rows, size = [], [], 0, 0
         if rows:
             yield self._frame(batch, singles)
 
@@ -102,6 +104,16 @@ def _bytes_in(payloads: Sequence[bytes | None] | pl.Series) -> int:
     if isinstance(payloads, pl.Series):
         return int(payloads.bin.size().sum())
     return sum(map(len, filter(None, payloads)))
+
+
+def _length_of(contexts: Values[str] | pl.Series) -> int:
+    match contexts:
+        case Repeated(context, count):
+            return len(context) * count
+        case pl.Series():
+            return int(contexts.str.len_bytes().sum())
+        case _:
+            return sum(map(len, contexts))
 
 
 def _column(parts: Sequence[Values[Any] | pl.Series], column_type: str) -> pl.Series:

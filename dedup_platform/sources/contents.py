@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from dedup_platform.sources.frame_sizes import rows_of
 from dedup_platform.sources.records import Content, Fields, Record
-from dedup_platform.sources.repeated import Values
+from dedup_platform.sources.repeated import Repeated, Values
 from dedup_platform.sources.texts import Texts, any_of, no_texts, texts_of
 from dedup_platform.stream.paths import FieldPath
 
@@ -124,6 +125,14 @@ class EncodedContents(Contents):
         joined = copy(self)
         joined._payloads = pl.concat(each._payloads for each in (self, *others) if isinstance(each, EncodedContents))
         return joined
+
+    def batches(self, context: str) -> "Iterator[Batch]":
+        """The records, each with this payload_context, so many together as may be in one frame."""
+        rows = rows_of(len(context))
+        for begin in range(0, len(self), rows):
+            some = copy(self)
+            some._payloads = self._payloads.slice(begin, rows)
+            yield some._payloads, some, Repeated(context, len(some))
 
     @abstractmethod
     def _content(self, payload: bytes) -> Content:

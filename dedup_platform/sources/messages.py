@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import polars as pl
 
-from dedup_platform.sources.contents import Batch, Contents, ListedContents
+from dedup_platform.sources.contents import Batch, Contents, EncodedContents, ListedContents
 from dedup_platform.sources.exploding import events_of, exploded
 from dedup_platform.sources.interleaved import interleaved
 from dedup_platform.sources.records import (
@@ -64,8 +64,8 @@ class MessageReader:
         except RejectedError as rejected:
             yield undivided(value, rejected.reason, **facts)
 
-    def batch(self, value: bytes) -> tuple[pl.Series, Contents, str] | None:
-        """Payloads and contents of a message whose records can be read together, and the payload_context of each.
+    def batch(self, value: bytes) -> tuple[EncodedContents, str] | None:
+        """The contents of a message whose records can be read together, and the payload_context of each.
 
         None if it takes `records`, which says the same of such a message. SourceError as for that.
         """
@@ -77,7 +77,7 @@ class MessageReader:
             found = self._protobuf.batch(body, facts)
         except RejectedError:
             return None
-        return (*found, context_text(**facts)) if found else None
+        return (found, context_text(**facts)) if found else None
 
     @property
     def tombstone(self) -> tuple[None, str, str]:

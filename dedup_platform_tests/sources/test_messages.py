@@ -29,8 +29,9 @@ def read(stream: Stream, value: bytes) -> list[Record]:
     for record in records:
         assert_decodes_again(stream, record)
     if batch := MessageReader(stream).batch(value):
-        payloads, together, context = batch
-        assert [(*each, context) for each in zip(payloads, together, strict=True)] == records
+        together, context = batch
+        batches = [list(zip(*each, strict=True)) for each in together.batches(context)]
+        assert [record for each in batches for record in each] == records
         decoder = BatchDecoder(stream)
         deliveries = Runs([Repeated(decoder.single.delivery("clicks", ARRIVED, stream.source.format), len(records))])
         alone = decoder.decode(ListedContents([content for _, content, _ in records]), deliveries)

@@ -204,7 +204,7 @@ def test_batches_of_protobuf_read_by_columns_have_paths_too(tmp_path: Path) -> N
     )
     found = MessageReader(stream).batch(batch.SerializeToString())
     assert found
-    values = {name: told(field_reader(each.field, "protobuf"), found[1]) for name, each in stream.attributes.items()}
+    values = {name: told(field_reader(each.field, "protobuf"), found[0]) for name, each in stream.attributes.items()}
     of_lists = [IN_DOUBT, None]
     assert values == {"first": of_lists, "second": of_lists, "name": of_lists, "who": ["e", "u"]}
 

@@ -62,18 +62,19 @@ class MessageDeliveries:
         facts, delivery = _facts(message), self._delivery(message.timestamp())
         value, offset = message.value(), offset_of(message)
         if value is not None and (batch := self._reader.batch(value)):
-            payloads, contents, context = batch
-            count = len(payloads)
-            yield RecordChunk(
-                payloads,
-                contents,
-                contexts=Repeated(_joined(context, facts), count),
-                deliveries=Repeated(delivery, count),
-                sources=Repeated(source, count),
-                partitions=Repeated(partition, count),
-                offsets=Repeated(offset, count),
-                indexes=range(count),
-            )
+            contents, context = batch
+            first = 0
+            for some in contents.batches(_joined(context, facts)):
+                count = len(some[1])
+                yield RecordChunk(
+                    *some,
+                    deliveries=Repeated(delivery, count),
+                    sources=Repeated(source, count),
+                    partitions=Repeated(partition, count),
+                    offsets=Repeated(offset, count),
+                    indexes=range(first, first + count),
+                )
+                first += count
             return
         records = [self._reader.tombstone] if value is None else self._reader.records(value)
         for index, (payload, content, context) in enumerate(records):

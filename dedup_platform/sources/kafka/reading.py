@@ -13,7 +13,8 @@ import polars as pl
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from dedup_platform.errors import SourceError
-from dedup_platform.sources.batches import MAX_BYTES, MAX_ROWS, RawBatches
+from dedup_platform.sources.batches import RawBatches
+from dedup_platform.sources.frame_sizes import MAX_BYTES, MAX_ROWS
 from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, described, failures_named, properties
 from dedup_platform.sources.kafka.deliveries import MessageDeliveries, offset_of
 from dedup_platform.sources.kafka.positions import Place

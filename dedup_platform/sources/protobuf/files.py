@@ -12,7 +12,6 @@ from dedup_platform.sources.contents import Batch, listed
 from dedup_platform.sources.pieces import VARINT_BYTES, Pieces, read_varint
 from dedup_platform.sources.protobuf.records import ProtobufMessages
 from dedup_platform.sources.records import MAX_RECORD_BYTES, Record, context_text, damaged
-from dedup_platform.sources.repeated import Repeated
 
 __all__ = ["delimited_batches", "delimited_messages"]
 
@@ -100,7 +99,7 @@ def _batches(block: _Block, messages: ProtobufMessages, read: Read) -> Iterator[
         return
     payloads = block.series()
     if payloads.bin.size().is_between(1, MAX_RECORD_BYTES).all():
-        yield _together(payloads, messages)
+        yield from _together(payloads, messages)
     else:
         yield from _alone(record for message in block for record in read(message))
 
@@ -114,15 +113,15 @@ def _events(block: _Block, messages: ProtobufMessages, read: Read) -> Iterator[B
             waiting += events
             continue
         if waiting:
-            yield _together(pl.Series(waiting, dtype=pl.Binary), messages)
+            yield from _together(pl.Series(waiting, dtype=pl.Binary), messages)
             waiting = []
         yield from _alone(read(message))
     if waiting:
-        yield _together(pl.Series(waiting, dtype=pl.Binary), messages)
+        yield from _together(pl.Series(waiting, dtype=pl.Binary), messages)
 
 
-def _together(payloads: pl.Series, messages: ProtobufMessages) -> Batch:
-    return payloads, messages.contents(payloads), Repeated(context_text(**_FACTS), len(payloads))
+def _together(payloads: pl.Series, messages: ProtobufMessages) -> Iterator[Batch]:
+    return messages.contents(payloads).batches(context_text(**_FACTS))
 
 
 def _alone(records: Iterator[Record]) -> Iterator[Batch]:

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from dedup_platform.sources.contents import Contents
+from dedup_platform.sources.contents import EncodedContents
 from dedup_platform.sources.pieces import read_varint, zigzag
 from dedup_platform.sources.protobuf.columns import EventColumns, ProtobufContents
 from dedup_platform.sources.protobuf.encoded_fields import BYTES, FIXED_SIZES, GROUP, GROUP_END, VARINT
@@ -84,13 +84,10 @@ class ProtobufMessages:
         """Whether a message may hold many events."""
         return self._batch is not None
 
-    def batch(self, body: bytes, facts: dict[str, Any]) -> tuple[pl.Series, Contents] | None:
+    def batch(self, body: bytes, facts: dict[str, Any]) -> EncodedContents | None:
         """The events of one message, read together; None if `records` must read them. RejectedError as for that."""
         events = self.events(self.without_indexes(body, facts))
-        if events is None:
-            return None
-        payloads = pl.Series(events, dtype=pl.Binary)
-        return payloads, self.contents(payloads)
+        return self.contents(pl.Series(events, dtype=pl.Binary)) if events else None
 
     def events(self, body: bytes) -> list[bytes] | None:
         """The events of one message that holds some, at least one, and is whole; None if `records` must read it."""
@@ -100,7 +97,7 @@ class ProtobufMessages:
         is_whole = end == len(body) and events and max(map(len, events)) <= MAX_RECORD_BYTES
         return events if is_whole else None
 
-    def contents(self, payloads: pl.Series) -> Contents:
+    def contents(self, payloads: pl.Series) -> EncodedContents:
         """What events hold, to be read together: binary values, at least one, none longer than MAX_RECORD_BYTES."""
         return ProtobufContents(payloads, self._columns, self.content)
 

@@ -15,7 +15,6 @@ import polars as pl
 
 from dedup_platform.sources.contents import Batch, EncodedContents, NamedField, listed
 from dedup_platform.sources.records import AMBIGUOUS, MAX_RECORD_BYTES, Content, bounded, context_text, damaged
-from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.text.blocks import as_texts, split_lines
 from dedup_platform.sources.text.csv_records import Columns, csv_content, csv_facts, header_of, parsed
 from dedup_platform.sources.text.expressions import Expressions
@@ -106,7 +105,7 @@ def _batches(
 ) -> Iterator[Batch]:
     context = context_text(**facts)
     if (payloads.bin.size() <= MAX_RECORD_BYTES).all():
-        yield payloads, CsvContents(payloads, header, delimiter), Repeated(context, len(payloads))
+        yield from CsvContents(payloads, header, delimiter).batches(context)
     else:  # they are few
         read = partial(csv_content, header=header, delimiter=delimiter)
         yield listed([bounded(payload, read, context, facts) for payload in payloads])

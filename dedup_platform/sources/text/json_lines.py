@@ -15,7 +15,6 @@ from dedup_platform.sources.records import (
     context_text,
     damaged,
 )
-from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.text.blocks import as_texts, split_lines
 from dedup_platform.sources.text.json_records import json_content
 from dedup_platform.sources.text.json_shapes import JsonShapes
@@ -53,6 +52,6 @@ def json_batches(lines: Lines, shapes: JsonShapes) -> Iterator[Batch]:
             there = (line for line in block.splitlines() if line and not line.isspace())
             yield from (listed([bounded(payload, json_content, context, _FACTS)]) for payload in there)
         elif len(payloads := split_lines(block, has_blank=False)):
-            yield payloads, JsonContents(payloads, shapes), Repeated(context, len(payloads))
+            yield from JsonContents(payloads, shapes).batches(context)
     if lines.damage:
         yield listed([damaged(lines.rest, lines.damage, **_FACTS)])
