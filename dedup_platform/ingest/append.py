@@ -32,6 +32,8 @@ OWN_FILE_BYTES = 2**20
 another file; and the more tasks there are, the fewer have enough of a cell, which bounds its files."""
 HELD_BYTES = 256 * 2**20
 """At most so much is buffered before files are written: a cell may get several."""
+HELD_ROWS = 3 * 2**18
+"""And so many rows, of which each takes memory when it is written, however small it is."""
 
 Reader = Callable[[int], Iterable[pl.DataFrame]]
 """From the number of a task to its records, in frames with the columns of `raw_events`. Can be pickled."""
@@ -99,7 +101,7 @@ class Appending:
         held = HeldRows()
         for cell, rows in self._divided(number):
             held.hold(cell, rows)
-            if held.size >= HELD_BYTES:
+            if _are_enough(held):
                 yield from self._written_or_packed(held)
         yield from self._written_or_packed(held)
 
@@ -124,7 +126,7 @@ class Appending:
         held = HeldRows()
         for part in parts:
             held.hold(*part)
-            if held.size >= HELD_BYTES:
+            if _are_enough(held):
                 yield from starmap(self._file_of, held.take_all())
         yield from starmap(self._file_of, held.take_all())
 
@@ -143,6 +145,10 @@ class Appending:
                 some, size = [], 0
         if some:
             yield from by_cell(pl.concat(some), self.stream.partitions.length, self.buckets)
+
+
+def _are_enough(held: HeldRows) -> bool:
+    return held.size >= HELD_BYTES or held.count >= HELD_ROWS
 
 
 _COUNTS = "_counts"

@@ -153,12 +153,14 @@ class HeldRows:
 
     size: int = 0
     """About how many bytes they have."""
+    count: int = 0
     _rows: dict[Cell | None, list[pl.DataFrame]] = field(default_factory=dict)
 
     def hold(self, cell: Cell | None, rows: pl.DataFrame) -> None:
         """Hold some more."""
         self._rows.setdefault(cell, []).append(rows)
         self.size += _bytes(rows)
+        self.count += len(rows)
 
     def sizes(self) -> dict[Cell | None, int]:
         """About how many bytes of each cell are held."""
@@ -168,6 +170,7 @@ class HeldRows:
         """The rows of one cell, which are held no longer."""
         parts = self._rows.pop(cell)
         self.size -= sum(map(_bytes, parts))
+        self.count -= sum(map(len, parts))
         return pl.concat(parts)
 
     def take_all(self) -> Iterator[tuple[Cell | None, pl.DataFrame]]:

@@ -1,15 +1,18 @@
 """New records on their way into files: however they are divided, each is written once, to a file of its cell."""
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import cast
 
+import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform.errors import SourceError
+from dedup_platform.ingest import append as writing
 from dedup_platform.ingest.append import Appending, append
 from dedup_platform.lake.snapshots import cell_of
 from dedup_platform.sources.files import list_files, read_group
@@ -63,6 +66,24 @@ def test_what_is_counted_of_the_records_of_one_source(tmp_path: Path) -> None:
     assert list(told.skews.values()) == [3, 2, 1]
     assert [round(1.02 ** (size - 0.5) / 1000) for size in told.skews] == [0, 3, 1]
     assert (told.longest, told.rejected) == (3, {})
+
+
+def test_rows_are_written_before_they_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "HELD_ROWS", 2 * EVENTS)
+    monkeypatch.setattr(writing, "DIVIDED_BYTES", 1)
+    stream = make_stream(tmp_path)
+    for number in range(4):
+        write_batch(stream, lay_out([record("a", f"{number}-{each}", AT) for each in range(EVENTS)], f"{number}.json"))
+    platform = light_platform(tmp_path / "home", stream, lambda: AT + timedelta(days=1))
+    platform.lake.create(stream, 1)
+    groups = [[(file, 0)] for file in list_files(stream, platform.clock()).ready]
+
+    def read(_: int) -> Iterator[pl.DataFrame]:
+        return (rows for number in range(len(groups)) for rows in read_group(stream, groups, number))
+
+    appending = Appending(stream, platform.lake.table_files(stream, RAW_EVENTS), 1, read, 1)
+    appended = append(cast("SparkSession", InProcess()), appending)
+    assert [each.file.record_count for each in appended] == [2 * EVENTS, 2 * EVENTS]
 
 
 @pytest.mark.parametrize("tasks", [1, FILES], ids=["one task", "several"])
