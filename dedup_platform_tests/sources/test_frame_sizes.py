@@ -11,8 +11,9 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 
 from dedup_platform.sources.batches import RawBatches
 from dedup_platform.sources.files import list_files, read_group
-from dedup_platform.sources.frame_sizes import MAX_CONTEXT_BYTES, MAX_ROWS
+from dedup_platform.sources.frame_sizes import MAX_BYTES, MAX_CONTEXT_BYTES, MAX_ROWS
 from dedup_platform.sources.kafka.deliveries import MessageDeliveries
+from dedup_platform.sources.kafka.reading import _portions
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream
 from dedup_platform_tests.sources.schemas import BATCH, varint, write_protos
@@ -58,6 +59,12 @@ def test_a_message_of_many_events_with_a_long_key() -> None:
     frames = received(topic_stream("json", json={"records": "events"}), [message(value, KEY)])
     assert sum(heights(frames)) == 150
     assert max(map(bytes_of_contexts, frames)) <= MAX_CONTEXT_BYTES + 2 * len(KEY)
+
+
+def test_many_messages_with_long_keys() -> None:
+    portions = list(_portions(message(b"{}", KEY, offset) for offset in range(100)))
+    assert [each.offset() for portion in portions for each in portion] == list(range(100))
+    assert {len(portion) for portion in portions} == {-(-MAX_BYTES // len(KEY))}
 
 
 def of_batches(folder: Path) -> Stream:

@@ -122,12 +122,12 @@ def _lost(error: KafkaError, range_: Range) -> str:
 
 
 def _portions(messages: Iterator[Message]) -> Iterator[list[Message]]:
-    """As many messages as make a frame of rows, if each is one of them."""
+    """As many messages as make a frame of rows, if each is one of them. Keys count as values do: both become rows."""
     portion: list[Message] = []
     size = 0
     for message in messages:
         portion.append(message)
-        size += len(message.value() or b"")
+        size += len(message.value() or b"") + len(message.key() or b"")
         if size >= MAX_BYTES or len(portion) >= MAX_ROWS:
             yield portion
             portion, size = [], 0
