@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from json.encoder import encode_basestring
 from typing import Any, BinaryIO
 
@@ -21,6 +20,8 @@ import pyarrow.parquet as pq
 
 from dedup_platform.sources.compression import DamageError, decompressed
 from dedup_platform.sources.contents import Batch, ColumnContents, listed
+from dedup_platform.sources.parquet_pages import largest_row
+from dedup_platform.sources.parquet_sizes import gathered
 from dedup_platform.sources.records import MAX_RECORD_BYTES, Record, bounded, context_text, damaged
 from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.text.json_objects import json_objects
@@ -30,6 +31,10 @@ from dedup_platform.sources.texts import MUST_BE_ESCAPED
 __all__ = ["parquet_batches", "parquet_records"]
 
 _FEW_ROWS, _ROWS, _BATCH_BYTES = 1024, 8192, 4 * 2**20
+_MOST_BYTES = 32 * 2**20
+"""So much is asked for at once, if all rows are as large as one may be."""
+_MOST_ITEMS = MAX_RECORD_BYTES // 2 + 1
+"""A list with more makes a record too long: each has one letter at least, and a comma."""
 _YEAR_9999 = 253_370_764_800_000_000
 """Microseconds between 1970 and the first moment of it."""
 _FACTS = {"format": "parquet"}
@@ -130,8 +135,9 @@ def _read(file: BinaryIO, at_once: int | None = None) -> Iterator[pa.RecordBatch
     file.seek(0)
     # Not pre-buffered: only the pages that are being read are in memory.
     parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True)
-    batches = parquet.iter_batches(at_once or _rows_a_batch(parquet.metadata))
-    yield from (rows for rows in batches if rows.num_rows)
+    rows_at_once = at_once or _rows_a_batch(parquet.metadata)
+    bounded = max(1, min(rows_at_once, _MOST_BYTES // max(1, largest_row(file, parquet.metadata))))
+    return gathered(parquet.iter_batches(bounded), rows_at_once)
 
 
 def _rows_a_batch(metadata: pq.FileMetaData) -> int:
@@ -225,9 +231,17 @@ def _json_of_parts(array: pa.Array) -> pa.Array:
         return _objects([field.name for field in kind], [_json(part) for part in array.flatten()], len(array))
     if pa.types.is_map(kind):
         lists = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+        lists = _shortened(lists)
         keys, values = (_json(part) for part in lists.flatten().flatten())
         return _lists(lists, _joined("[", keys, ",", values, "]"))
-    return _lists(array, _json(array.flatten()))
+    lists = _shortened(array)
+    return _lists(lists, _json(lists.flatten()))
+
+
+def _shortened(lists: pa.Array) -> pa.Array:
+    """The same lists; of those with too many items, the first that make their record too long anyway."""
+    longest = pc.max(pc.list_value_length(lists)).as_py() or 0
+    return pc.list_slice(lists, 0, _MOST_ITEMS, return_fixed_size_list=False) if longest > _MOST_ITEMS else lists
 
 
 def _json_of_texts(kind: pa.DataType, texts: pa.Array) -> pa.Array:
@@ -246,9 +260,9 @@ def _or_null(array: pa.Array, json: pa.Array) -> pa.Array:
 
 
 def _lists(array: pa.Array, items: pa.Array) -> pa.Array:
-    following = iter(items.to_pylist())
-    lengths = pc.list_value_length(array).fill_null(0).to_pylist()
-    return pa.array([b"[" + b",".join(islice(following, length)) + b"]" for length in lengths], _BYTES)
+    lengths = pc.list_value_length(array).fill_null(0).cast(pa.int64())
+    ends = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
+    return _joined("[", pc.binary_join(pa.LargeListArray.from_arrays(ends, items), pa.scalar(b",", _BYTES)), "]")
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
