@@ -21,6 +21,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from dedup_platform.regular_files import opened
+from dedup_platform.stream.avro_least import least_values
 
 __all__ = [
     "WRAPPERS",
@@ -40,6 +41,7 @@ WRAPPERS = frozenset(
 )
 """Messages that stand for the one value in them."""
 _MOST_BYTES = 16 * 2**20
+_MOST_VALUES = 100_000
 _MAIN = "registered schema.proto"
 _FRAGMENT = "a descriptor set must hold all that it imports: protoc --include_imports --descriptor_set_out"
 
@@ -79,6 +81,7 @@ def avro_record(content: bytes, *referenced: bytes) -> Mapping[str, Any]:
         for each in referenced:
             parse_schema(json.loads(each), named_schemas=named)
         schema = parse_schema(json.loads(content), named_schemas=named)
+        values = least_values(schema, named)
     except (AttributeError, KeyError, RecursionError, SchemaParseException, TypeError, ValueError) as error:
         raise ValueError(f"is no Avro schema: {_line(str(error))}") from None
     if any(type(each.get("size", 0)) is not int for each in named.values()):
@@ -87,6 +90,8 @@ def avro_record(content: bytes, *referenced: bytes) -> Mapping[str, Any]:
         raise ValueError("is no Avro schema: the name of a field is no text")
     if any(not isinstance(each.get("symbols", []), list) for each in named.values()):
         raise ValueError("is no Avro schema: the symbols of an enum are no list")
+    if values > _MOST_VALUES:
+        raise ValueError(f"cannot be used: one record has at least {values} values; allowed: up to {_MOST_VALUES}")
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise ValueError('is not the Avro schema of a record; write {"type": "record", "name": …, "fields": […]}')
     return schema

@@ -1,6 +1,6 @@
 """Blocks of Avro files read together, without an object for each value."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from dedup_platform.sources.avro.skipping import skipping
 from dedup_platform.sources.binary_columns import EncodedBytes
 from dedup_platform.sources.compression import DamageError
 from dedup_platform.sources.contents import Batch, ColumnContents, listed
+from dedup_platform.sources.frame_sizes import MAX_ROWS
 from dedup_platform.sources.interleaved import interleaved
 from dedup_platform.sources.records import MAX_RECORD_BYTES, Record, bounded, context_text
 from dedup_platform.sources.repeated import Repeated
@@ -27,6 +28,7 @@ FACTS = {"format": "avro", "encoding": "json"}
 _BYTES, _ROWS = 2**20, 16384
 _MOST_BYTES, _MOST_ROWS = 2**26, 2**20
 """Of a block that is read together with others."""
+_JSON_BYTES, _PUNCTUATION = 2**24, 8
 _CONTEXT = context_text(**FACTS)
 
 
@@ -55,6 +57,7 @@ class BlockColumns:
         self._read = read
         self._skip = skipping(schema)
         self._names = [field["name"] for field in schema["fields"]]
+        self._rows_at_once = max(1, min(MAX_ROWS, _JSON_BYTES // _least_json(schema)))
         self._columns = _columns_of(schema)
         self._blocks: list[Block] = []
         self._begins: list[list[int]] = []
@@ -97,8 +100,16 @@ class BlockColumns:
         return begins if at == len(content) else None
 
     def _read_together(self, blocks: Sequence[Block], begins: Sequence[Sequence[int]]) -> Iterator[Batch]:
-        assert self._columns
         data = _data(blocks, begins)
+        for begin in range(0, len(data), self._rows_at_once):
+            some = data.slice(begin, self._rows_at_once)
+            read = yield from self._some(some)
+            if read < len(some):
+                raise _malformed(blocks, begins, begin + read)
+
+    def _some(self, data: pl.Series) -> Generator[Batch, None, int]:
+        """The records of some data, and how many of these are what the schema says."""
+        assert self._columns
         fields, in_doubt = self._columns.written(data, self._names)
         payloads = json_objects({name: (json, "") for name, (_, json) in zip(self._names, fields, strict=True)})
         is_sure = payloads.bin.size() <= MAX_RECORD_BYTES
@@ -110,8 +121,7 @@ class BlockColumns:
             parts.append(((~is_sure[:end]).arg_true(), listed(alone)))
         if parts:
             yield interleaved(parts)
-        if end < len(data):
-            raise _malformed(blocks, begins, end)
+        return end
 
     def _alone(self, data: pl.Series, places: pl.Series) -> tuple[list[Record], int]:
         """The records of data that are read one by one, and the place of the first that is none, behind all if each is
@@ -136,6 +146,15 @@ def record_of(fields: Mapping[str, Any]) -> Record:
     """The record of one datum."""
     payload = canonical(fields).encode()
     return bounded(payload, lambda _: fields, _CONTEXT, FACTS)
+
+
+def _least_json(schema: Mapping[str, Any]) -> int:
+    """About how many bytes the JSON of a record may have besides those of its datum: names and symbols."""
+    types = [field["type"] for field in schema["fields"]]
+    kinds = [kind for each in types for kind in (each if isinstance(each, list) else [each])]
+    named = (schema["__named_schemas"].get(kind) if isinstance(kind, str) else kind for kind in kinds)
+    symbols = (max(map(len, each.get("symbols") or [""])) for each in named if each)
+    return sum(len(field["name"]) + _PUNCTUATION for field in schema["fields"]) + sum(symbols) + _PUNCTUATION
 
 
 def _columns_of(schema: Mapping[str, Any]) -> DatumColumns | None:

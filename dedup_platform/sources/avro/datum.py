@@ -23,11 +23,14 @@ from dedup_platform.sources.text.canonical_text import (
     timestamp_text,
 )
 from dedup_platform.sources.text.json_records import Number, has_too_many_levels
+from dedup_platform.stream.avro_least import least_values
 
 __all__ = ["MOST_EMPTY", "DatumReader", "MalformedDatumError", "datum_reader"]
 
 MOST_EMPTY = 1000
 """There may be so many values without bytes (nulls) in a row: they could be as many as they like."""
+_MOST_EMPTY_VALUES = 100_000
+"""And so many in all lists of a datum."""
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 """From some bytes and a place in them: the value there, and the place after it."""
@@ -53,6 +56,7 @@ def datum_reader(schema: Mapping[str, Any]) -> DatumReader:
     read_record = readers.of(schema)
 
     def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        readers.empty_values = 0
         try:
             fields, end = read_record(data, at)
         except (IndexError, RecursionError, ValueError, struct.error):
@@ -71,6 +75,8 @@ class _Readers:
         self._named = named
         self._made: dict[str, Read | None] = {}
         self.are_recursive = False
+        self.empty_values = 0
+        """How many values without bytes are in the lists of the datum has that is being read."""
 
     def of(self, schema: Any) -> Read:
         if isinstance(schema, list):
@@ -100,11 +106,31 @@ class _Readers:
             case "enum":
                 return _enum(schema["symbols"])
             case "array":
-                return _array(self.of(schema["items"]))
+                return self._array(self.of(schema["items"]), least_values(schema["items"], self._named))
             case "map":
                 return _map(self.of(schema["values"]))
             case _:
                 return _logical(schema) or (_fixed(schema["size"]) if "size" in schema else self.of(schema["type"]))
+
+    def _array(self, read_item: Read, values: int) -> Read:
+        """Of items that have so many values at least."""
+
+        def read(data: bytes, at: int) -> tuple[Any, int]:
+            items: list[Any] = []
+            while True:
+                count, begin = _block(data, at, len(items))
+                at = begin
+                if not count:
+                    return items, at
+                for _ in range(count):
+                    item, at = read_item(data, at)
+                    items.append(item)
+                    if at == begin:
+                        self.empty_values += values
+                        if len(items) > MOST_EMPTY or self.empty_values > _MOST_EMPTY_VALUES:
+                            raise MalformedDatumError
+
+        return read
 
 
 def _record(fields: Sequence[tuple[str, Read]]) -> Read:
@@ -129,23 +155,6 @@ def _enum(symbols: Sequence[str]) -> Read:
     def read(data: bytes, at: int) -> tuple[Any, int]:
         symbol, at = _index(data, at)
         return symbols[symbol], at
-
-    return read
-
-
-def _array(read_item: Read) -> Read:
-    def read(data: bytes, at: int) -> tuple[Any, int]:
-        items: list[Any] = []
-        while True:
-            count, begin = _block(data, at, len(items))
-            at = begin
-            if not count:
-                return items, at
-            for _ in range(count):
-                item, at = read_item(data, at)
-                items.append(item)
-                if at == begin and len(items) > MOST_EMPTY:
-                    raise MalformedDatumError
 
     return read
 

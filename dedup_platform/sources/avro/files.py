@@ -18,6 +18,7 @@ from dedup_platform.sources.avro.blocks import FACTS, Block, BlockColumns, Malfo
 from dedup_platform.sources.avro.datum import MOST_EMPTY, MalformedDatumError, datum_reader
 from dedup_platform.sources.compression import DamageError, decompressed
 from dedup_platform.sources.contents import Batch, listed
+from dedup_platform.sources.frame_sizes import MAX_BYTES
 from dedup_platform.sources.pieces import MAX_PIECE_BYTES, Pieces, zigzag
 from dedup_platform.sources.records import Record, damaged
 from dedup_platform.stream.schemas import avro_record
@@ -85,12 +86,14 @@ def _gathered(container: "_Container", columns: BlockColumns) -> Iterator[Batch]
 def _alone(records: Iterator[Record]) -> Iterator[Batch]:
     """Records that are read one by one, some of them together. DamageError behind those before it."""
     waiting: list[Record] = []
+    size = 0
     try:
         for record in records:
             waiting.append(record)
-            if len(waiting) == _ALONE:
+            size += len(record[0])
+            if len(waiting) == _ALONE or size >= MAX_BYTES:
                 yield listed(waiting)
-                waiting = []
+                waiting, size = [], 0
     except DamageError:
         if waiting:
             yield listed(waiting)
@@ -119,7 +122,10 @@ class _Container:
         """Its blocks, unpacked."""
         pieces = self.pieces
         while not pieces.are_at_end:
-            count, content = _long(pieces), pieces.take(_long(pieces))
+            count = _long(pieces)
+            if count < 0:
+                raise pieces.damage(f"a block cannot hold {count} records")
+            content = pieces.take(_long(pieces))
             if pieces.take(_SYNC_BYTES) != self._sync:
                 raise pieces.damage("a block does not end as the file's blocks do")
             malformed = pieces.damage("a record of the block before is not what the schema says")
