@@ -1,6 +1,7 @@
 """What little of Avro can stand for much, and does not: schemas that double, values without bytes, long names."""
 
 import json
+import tracemalloc
 from io import BytesIO
 from typing import Any
 
@@ -106,3 +107,16 @@ def test_damage_behind_parts_of_a_block() -> None:
     *parts, (rest, contents_of_rest, _) = avro_batches(BytesIO(content), "x")
     assert sum(len(payloads) for payloads, _, _ in parts) == 900
     assert (list(rest), list(contents_of_rest)) == ([b"\7" + b"\1" * 99], [DAMAGED_FILE])
+
+
+def test_very_many_small_numbers_are_few_objects() -> None:
+    count = 100_000
+    kind = {"type": "array", "items": "long"}
+    reader = AvroMessages(None, lambda _: RegisteredSchema("AVRO", json.dumps(record({"name": "a", "type": kind})), ()))
+    reader.content(b"\0", 1)
+    tracemalloc.start()
+    content = reader.content(varint(count << 1) + b"\2" * count + b"\0", 1)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert content == {"a": ["1"] * count}
+    assert size < 12 * count

@@ -1,6 +1,7 @@
 """JSON lines: each line is an object or malformed; numbers keep their text. Literal bytes in, literal records out."""
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -153,3 +154,15 @@ def test_canonical_text_reads_back_equal(fields: dict[str, Any]) -> None:
     assert json_content(text.encode()) == fields
     assert canonical(json_content(text.encode())) == text
     assert list(json.loads(text)) == sorted(fields)
+
+
+@pytest.mark.parametrize("number", [b"1", b"-1.5", b"12e3"])
+def test_very_many_short_numbers_are_few_objects(number: bytes) -> None:
+    count = 200_000
+    tracemalloc.start()
+    content = json_content(b'{"a":[' + b",".join([number] * count) + b"]}")
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert content == {"a": [number.decode()] * count}
+    assert all(type(each) is Number for each in content["a"])
+    assert size < 12 * count

@@ -22,7 +22,7 @@ from dedup_platform.sources.text.canonical_text import (
     time_text,
     timestamp_text,
 )
-from dedup_platform.sources.text.json_records import Number, has_too_many_levels
+from dedup_platform.sources.text.json_records import Number, has_too_many_levels, number_of
 from dedup_platform.stream.avro_least import least_values
 
 __all__ = ["MOST_EMPTY", "DatumReader", "MalformedDatumError", "datum_reader"]
@@ -235,11 +235,16 @@ def _fixed(size: int, text_of: Callable[[bytes], str] = base64_text) -> Read:
     return _as_text(lambda data, at: _slice(data, at, size), text_of)
 
 
+def _number(value: int) -> Number:
+    # Many small ones may stand for a byte each, and none of them is an object of its own.
+    return number_of(str(value)) if -1000 < value < 10_000 else Number(value)
+
+
 _PRIMITIVES: dict[str, Read] = {
     "null": lambda _, at: (None, at),
     "boolean": _boolean,
-    "int": _as_text(_long, Number),
-    "long": _as_text(_long, Number),
+    "int": _as_text(_long, _number),
+    "long": _as_text(_long, _number),
     "float": _float,
     "double": _double,
     "bytes": _as_text(_bytes, base64_text),

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from json.encoder import encode_basestring
 from typing import Any, NoReturn
 
@@ -17,7 +17,7 @@ from dedup_platform.sources.records import (
 )
 from dedup_platform.sources.text.lines import Lines
 
-__all__ = ["Number", "canonical", "has_too_many_levels", "json_content", "json_records", "json_value"]
+__all__ = ["Number", "canonical", "has_too_many_levels", "json_content", "json_records", "json_value", "number_of"]
 
 MAX_LEVELS = 100
 """Objects and lists inside one another; a record with more is malformed (Python would stop somewhere beyond)."""
@@ -29,6 +29,21 @@ class Number(str):
     """The text of a JSON number, so that no digit is lost and 1.0 stays 1.0."""
 
     __slots__ = ()
+
+
+class _Numbers(dict[str, Number]):
+    """The Number of each text. Short ones are the same object each time, so that very many of them stay small."""
+
+    def __missing__(self, text: str) -> Number:
+        number = Number(text)
+        if len(text) <= _SHORT:
+            self[number] = number
+        return number
+
+
+_SHORT, _LARGE = 4, 2**16
+number_of = _Numbers().__getitem__
+"""The Number that a text says; to look for a short one takes longer than to make it, and less memory."""
 
 
 def json_records(lines: Lines) -> Iterator[Record]:
@@ -55,7 +70,7 @@ def json_value(payload: bytes) -> Any:
     """What `json_content` gives, of a list or a single value, too; None if it is malformed or null."""
     try:
         text = payload.decode()
-        content = _DECODER.decode(text)
+        content = (_DECODER if len(text) < _LARGE else _DECODER_OF_LARGE).decode(text)
     except (ValueError, RecursionError):  # UnicodeError and JSONDecodeError are ValueErrors
         return None
     return None if _is_too_deep(content, text) or _has_half_characters(content, text) else content
@@ -113,4 +128,10 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=Number, parse_int=Number, parse_constant=_refuse)
+def _decoder(read_number: Callable[[str], Number]) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_unique, parse_float=read_number, parse_int=read_number, parse_constant=_refuse
+    )
+
+
+_DECODER, _DECODER_OF_LARGE = _decoder(Number), _decoder(number_of)
