@@ -139,7 +139,8 @@ def _records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Record]:
     if source.format == "protobuf":
         from dedup_platform.sources.protobuf.files import delimited_messages
 
-        return delimited_messages(content, path, MessageReader(stream).records)
+        reader = MessageReader(stream)
+        return delimited_messages(content, path, reader.records, reader.hold_batches)
     lines = Lines(decompressed(content, path))
     if source.format == "csv":
         return csv_records(lines, source.csv)

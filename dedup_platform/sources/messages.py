@@ -69,7 +69,7 @@ class MessageReader:
 
         None if it takes `records`, which says the same of such a message. SourceError as for that.
         """
-        if self._source.format != "protobuf" or not self._protobuf.hold_batches:
+        if not self.hold_batches:
             return None
         facts: dict[str, Any] = {"format": self._source.format}
         try:
@@ -80,6 +80,11 @@ class MessageReader:
         return (found, context_text(**facts)) if found else None
 
     @property
+    def hold_batches(self) -> bool:
+        """Whether messages of Protobuf may hold many events each."""
+        return self._source.format == "protobuf" and self._protobuf.hold_batches
+
+    @property
     def tombstone(self) -> tuple[None, str, str]:
         """The record of a message without a value."""
         return None, TOMBSTONE, context_text(format=self._source.format)
@@ -88,7 +93,7 @@ class MessageReader:
         """Whether so many messages had better be read together: each is one event, of a format that can be."""
         if count < _FEW or self._source.list_steps is not None or self._source.format == "csv":
             return False
-        return self._source.format != "protobuf" or not self._protobuf.hold_batches
+        return not self.hold_batches
 
     def together(self, values: pl.Series) -> Batch:
         """The one record of each of some messages (binary values, null for a tombstone), as `records` says it.

@@ -73,6 +73,23 @@ class Pieces:
         self._place += size
         return self._waiting[begin : self._at]
 
+    def take_beginning(self, size: int, most: int) -> bytes:
+        """The next so many bytes, of which no more than `most` are kept; the others are never in memory together."""
+        if not most < size <= MAX_PIECE_BYTES:
+            return self.take(size)
+        place = self._place
+        beginning = self.take(most)
+        missing = size - most
+        while missing and self._has(1):
+            passed = min(missing, len(self._waiting) - self._at)
+            self._at += passed
+            self._place += passed
+            missing -= passed
+        if missing:
+            self.rest, self._place = beginning, place
+            raise self.damage("it ends too early")
+        return beginning
+
     def take_varint(self) -> int:
         """The number that comes next."""
         self._has(VARINT_BYTES)

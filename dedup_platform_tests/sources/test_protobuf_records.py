@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from dedup_platform.sources.files import list_files, records_of
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.protobuf.files import delimited_messages
-from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD
+from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD, MAX_RECORD_BYTES
 from dedup_platform.sources.text.json_records import Number, canonical, json_content
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream, message_stream
@@ -365,8 +366,41 @@ def test_files_hold_messages_with_their_length(folder: Path, tmp_path: Path, eve
 def test_a_cut_file_gives_the_messages_before_the_cut(whole: Stream, event: Any, cut: int) -> None:
     messages = [event(user="u" * length, id="1").SerializeToString() for length in range(1, 100)]
     content = delimited(*messages)
-    records = list(delimited_messages(io.BytesIO(content[:cut]), "x.pb", MessageReader(whole).records))
+    records = list(
+        delimited_messages(io.BytesIO(content[:cut]), "x.pb", MessageReader(whole).records, hold_batches=False)
+    )
     complete = [payload for payload, content, _ in records if content != DAMAGED_FILE]
     assert complete == messages[: len(complete)]
     kept = delimited(*complete)
     assert (len(records) > len(complete)) == (len(kept) < min(cut, len(content)))
+
+
+@pytest.mark.parametrize(
+    "size", [MAX_RECORD_BYTES, MAX_RECORD_BYTES + 1, MAX_RECORD_BYTES + 2**16 + 1, 6 * MAX_RECORD_BYTES]
+)
+@pytest.mark.parametrize("are_together", [False, True])
+def test_of_a_long_message_only_a_beginning_is_in_memory(
+    size: int, are_together: bool, whole: Stream, event: Any
+) -> None:
+    good = event(user="u", id="e").SerializeToString()
+    file = io.BytesIO(delimited(good, b"\0" * size, good))
+    reader = MessageReader(whole)
+    tracemalloc.start()
+    if are_together:
+        records = [record for batch in reader.delimited(file, "x.pb") for record in zip(*batch, strict=True)]
+    else:
+        records = list(delimited_messages(file, "x.pb", reader.records, hold_batches=False))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    [(before, *_), (payload, content, context), (after, *_)] = records
+    assert (before, after, content) == (good, good, BAD)
+    assert (len(payload), "oversized" in context) == (min(size, MAX_RECORD_BYTES), size > MAX_RECORD_BYTES)
+    assert peak < 6 * MAX_RECORD_BYTES
+
+
+def test_a_long_message_that_is_cut_is_damage(whole: Stream) -> None:
+    content = varint(100 * 2**20) + bytes(20 * 2**20)
+    [batch] = MessageReader(whole).delimited(io.BytesIO(content), "x.pb")
+    [(rest, reason, context)] = zip(*batch, strict=True)
+    assert (len(rest), reason) == (MAX_RECORD_BYTES, DAMAGED_FILE)
+    assert json.loads(context)["damage"]["reason"] == "at byte 4 of its content: it ends too early"

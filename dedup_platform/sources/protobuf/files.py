@@ -17,17 +17,19 @@ __all__ = ["delimited_batches", "delimited_messages"]
 
 _BLOCK_BYTES = 4 * 2**20
 _BLOCK_MESSAGES = 32768
+_KEPT_BYTES = MAX_RECORD_BYTES + 2**16
+"""Of a message that is one event: so long a one is too long, whatever of a schema registry stands before it."""
 _FACTS = {"format": "protobuf"}
 
 Read = Callable[[bytes], Iterator[Record]]
 
 
-def delimited_messages(file: BinaryIO, name: str, read: Read) -> Iterator[Record]:
-    """The records of one open file; `read` reads a message."""
+def delimited_messages(file: BinaryIO, name: str, read: Read, hold_batches: bool) -> Iterator[Record]:
+    """The records of one open file; `read` reads a message, which may hold many events."""
     pieces = Pieces(decompressed(file, name))
     try:
         while not pieces.are_at_end:
-            yield from read(pieces.take(pieces.take_varint()))
+            yield from read(_message(pieces, hold_batches))
     except DamageError as damage:
         yield damaged(pieces.rest, damage, **_FACTS)
 
@@ -37,7 +39,7 @@ def delimited_batches(file: BinaryIO, name: str, messages: ProtobufMessages, rea
     pieces = Pieces(decompressed(file, name))
     try:
         while not pieces.are_at_end:
-            yield from _batches(_Block.of(pieces), messages, read)
+            yield from _batches(_Block.of(pieces, messages.hold_batches), messages, read)
     except DamageError as damage:
         yield listed([damaged(pieces.rest, damage, **_FACTS)])
 
@@ -50,12 +52,12 @@ class _Block:
         self._begins, self._ends = begins, ends
 
     @classmethod
-    def of(cls, pieces: Pieces) -> "_Block":
+    def of(cls, pieces: Pieces, hold_batches: bool) -> "_Block":
         """The next messages, at least one. DamageError as for the next one."""
         begins, ends = _whole_messages(pieces.ahead(_BLOCK_BYTES))
         if begins:
             return cls(pieces.take(ends[-1]), begins, ends)
-        message = pieces.take(pieces.take_varint())
+        message = _message(pieces, hold_batches)
         return cls(message, [0], [len(message)])
 
     def __iter__(self) -> Iterator[bytes]:
@@ -65,6 +67,12 @@ class _Block:
         """The messages as binary values."""
         begins, ends = np.array(self._begins), np.array(self._ends)
         return EncodedBytes(self._content).slices(begins, ends - begins)
+
+
+def _message(pieces: Pieces, hold_batches: bool) -> bytes:
+    """The next message, or the beginning of one that is a single event and too long."""
+    size = pieces.take_varint()
+    return pieces.take(size) if hold_batches else pieces.take_beginning(size, _KEPT_BYTES)
 
 
 def _whole_messages(content: bytes) -> tuple[list[int], list[int]]:
