@@ -5,7 +5,7 @@ doubt: values are texts, times and numbers are written plainly, nothing is missi
 is given to `EventDecoder`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,11 +17,11 @@ import pyarrow as pa
 from dedup_platform.planning.moments import in_microseconds, microseconds
 from dedup_platform.sources.attributes import attribute_reader
 from dedup_platform.sources.contents import Contents
-from dedup_platform.sources.decoding import Delivery, EventDecoder
+from dedup_platform.sources.decoding import Delivery, EventDecoder, Row
 from dedup_platform.sources.event_ids import event_id_reader, id_readers, ids_of
 from dedup_platform.sources.field_values import FieldReader, RecordColumns, field_reader, time_field_reader
 from dedup_platform.sources.plain import plain_booleans, plain_decimals, plain_doubles, plain_longs, plain_times
-from dedup_platform.sources.records import Content, RejectedError
+from dedup_platform.sources.records import UNFORESEEN, Content, RejectedError, pass_on_intended, unprocessable
 from dedup_platform.sources.repeated import Runs, repeated_each
 from dedup_platform.sources.texts import Texts, any_of, no_texts, not_empty
 from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, time_reader
@@ -100,11 +100,16 @@ class BatchDecoder:
 
     def decode(self, contents: Contents, deliveries: Runs[Delivery]) -> pl.DataFrame:
         """The rows of some records, each what `EventDecoder.decode` says of it, with the types of `raw_events`."""
-        events, is_sure = self._events(contents, deliveries)
+        try:
+            events, is_sure = self._events(contents, deliveries)
+        except UNFORESEEN as error:
+            pass_on_intended(error)
+            # One of them, or all together: each shows when it is alone.
+            return self._one_by_one(contents, deliveries, range(len(contents)))
         if is_sure.all():
             return events
         unsure = (~is_sure).arg_true().to_list()
-        others = self._one_by_one((contents[place], deliveries[place]) for place in unsure)
+        others = self._one_by_one(contents, deliveries, unsure)
         chosen = np.arange(len(events))
         chosen[unsure] = np.arange(len(events), len(events) + len(others))
         return pl.concat([events, others], rechunk=True)[chosen]
@@ -154,10 +159,29 @@ class BatchDecoder:
         except RejectedError:
             return None
 
-    def _one_by_one(self, records: Iterable[tuple[Content, Delivery]]) -> pl.DataFrame:
-        rows = [self.single.decode(content, delivery) for content, delivery in records]
+    def _one_by_one(self, contents: Contents, deliveries: Runs[Delivery], places: Sequence[int]) -> pl.DataFrame:
+        rows = [self.single.decode(_content(contents, place), deliveries[place]) for place in places]
+        try:
+            return self._typed(rows)
+        except UNFORESEEN:
+            return pl.concat(map(self._typed_alone, rows))
+
+    def _typed_alone(self, row: Row) -> pl.DataFrame:
+        try:
+            return self._typed([row])
+        except UNFORESEEN as error:
+            return self._typed([self.single.rejected(row[self._names.index("arrival_time")], unprocessable(error))])
+
+    def _typed(self, rows: Sequence[Row]) -> pl.DataFrame:
         values = zip(self._names, zip(*rows, strict=True), strict=True)
         return pl.DataFrame([typed(each, self._types[name]).alias(name) for name, each in values])
+
+
+def _content(contents: Contents, place: int) -> Content:
+    try:
+        return contents[place]
+    except UNFORESEEN as error:
+        return unprocessable(error)
 
 
 def typed(values: Sequence[Any], column_type: str) -> pl.Series:

@@ -25,12 +25,14 @@ from dedup_platform.sources.records import (
     MISSING_ENTITY,
     MISSING_FIELD,
     TOMBSTONE,
+    UNFORESEEN,
     UNREADABLE_ARRIVAL_TIME,
     UNREADABLE_ATTRIBUTE,
     UNREADABLE_EVENT_TIME,
     Content,
     Fields,
     RejectedError,
+    unprocessable,
 )
 from dedup_platform.sources.texts import text_of
 from dedup_platform.sources.times import FROM_1970, time_reader
@@ -141,7 +143,13 @@ class EventDecoder:
             event_time = self._event_time(content, path, arrival)
             return (entity_id, event_id, event_time, arrival, *self._attribute_values(content, path), None)
         except RejectedError as rejected:
-            return (None, None, None, arrival, *(None for _ in self._attributes), rejected.reason)
+            return self.rejected(arrival, rejected.reason)
+        except UNFORESEEN as error:
+            return self.rejected(arrival, unprocessable(error))
+
+    def rejected(self, arrival: int, reason: str) -> Row:
+        """The row of a record that cannot be an event."""
+        return (None, None, None, arrival, *(None for _ in self._attributes), reason)
 
     def _arrival_time(self, fields: Fields, delivery: Delivery) -> int:
         if delivery.is_arrival_fixed:

@@ -21,14 +21,14 @@ from dedup_platform import schemas
 from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.escapes import one_line
 from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk
-from dedup_platform.sources.compression import decompressed
+from dedup_platform.sources.compression import DamageError, decompressed
 from dedup_platform.sources.contents import Batch
-from dedup_platform.sources.decoding import EventDecoder
+from dedup_platform.sources.decoding import Delivery, EventDecoder
 from dedup_platform.sources.exploding import exploded
 from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files, stamp
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.parquet_records import parquet_batches, parquet_records
-from dedup_platform.sources.records import Record
+from dedup_platform.sources.records import UNFORESEEN, Record, damaged, unprocessable
 from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.s3.access import S3Access
 from dedup_platform.sources.text.csv_lines import csv_batches
@@ -189,27 +189,40 @@ def _read_groups(
 def _delivered(
     stream: Stream, file: SourceFile, generation: int, s3: S3Access, decoder: EventDecoder, shapes: JsonShapes
 ) -> Iterator[Delivered | RecordChunk]:
+    """The records of one file; one stands for the rest of it if an error comes that nobody foresaw."""
     delivery = decoder.delivery(file.path, file.modified, stream.source.format)
     with _content_of(stream, file, s3) as content:
-        batches = _batches(stream, content, file.path, decoder.messages, shapes)
-        if batches is None:
-            for record, number, index in placed_records(stream, content, file.path):
-                yield record, delivery, (file.path, generation, number, index)
-            return
-        first = 0
-        for payloads, contents, contexts in batches:
-            count = len(contents)
-            yield RecordChunk(
-                payloads,
-                contents,
-                contexts,
-                deliveries=Repeated(delivery, count),
-                sources=Repeated(file.path, count),
-                partitions=Repeated(generation, count),
-                offsets=range(first, first + count),
-                indexes=Repeated(0, count),
-            )
-            first += count
+        following = 0
+        try:
+            batches = _batches(stream, content, file.path, decoder.messages, shapes)
+            if batches is None:
+                for record, number, index in placed_records(stream, content, file.path):
+                    yield record, delivery, (file.path, generation, number, index)
+                    following = number + 1
+                return
+            for batch in batches:
+                yield _chunk(batch, delivery, file.path, generation, following)
+                following += len(batch[1])
+        except OSError:
+            raise
+        except UNFORESEEN as error:
+            rest = damaged(b"", DamageError(unprocessable(error), None), format=stream.source.format)
+            yield rest, delivery, (file.path, generation, following, 0)
+
+
+def _chunk(batch: Batch, delivery: Delivery, path: str, generation: int, first: int) -> RecordChunk:
+    payloads, contents, contexts = batch
+    count = len(contents)
+    return RecordChunk(
+        payloads,
+        contents,
+        contexts,
+        deliveries=Repeated(delivery, count),
+        sources=Repeated(path, count),
+        partitions=Repeated(generation, count),
+        offsets=range(first, first + count),
+        indexes=Repeated(0, count),
+    )
 
 
 def _batches(

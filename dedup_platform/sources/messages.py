@@ -14,13 +14,16 @@ from dedup_platform.sources.records import (
     MALFORMED_RECORD,
     MAX_RECORD_BYTES,
     TOMBSTONE,
+    UNFORESEEN,
     UNKNOWN_SCHEMA,
     Content,
     Record,
     RejectedError,
     bounded,
     context_text,
+    pass_on_intended,
     undivided,
+    unprocessable,
 )
 from dedup_platform.sources.registry import RegisteredSchema, registry_at
 from dedup_platform.sources.repeated import Repeated
@@ -59,10 +62,16 @@ class MessageReader:
         there is a schema registry and it does not answer.
         """
         facts: dict[str, Any] = {"format": self._source.format}
+        count = 0
         try:
-            yield from self._records(value, facts)
+            for record in self._records(value, facts):
+                yield record
+                count += 1
         except RejectedError as rejected:
             yield undivided(value, rejected.reason, **facts)
+        except UNFORESEEN as error:
+            reason = unprocessable(error)
+            yield (b"", reason, context_text(**facts, rest=True)) if count else undivided(value, reason, **facts)
 
     def batch(self, value: bytes) -> tuple[EncodedContents, str] | None:
         """The contents of a message whose records can be read together, and the payload_context of each.
@@ -76,6 +85,9 @@ class MessageReader:
             body = self._body(value, facts) if self._source.registry else value
             found = self._protobuf.batch(body, facts)
         except RejectedError:
+            return None
+        except UNFORESEEN as error:
+            pass_on_intended(error)
             return None
         return (found, context_text(**facts)) if found else None
 

@@ -1,10 +1,14 @@
 """What every file format gives: records, each with its exact bytes, and the reasons why some cannot be events."""
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+import polars as pl
+
+from dedup_platform.errors import DedupPlatformError
 from dedup_platform.sources.compression import DamageError
 
 __all__ = [
@@ -20,7 +24,9 @@ __all__ = [
     "MISSING_EVENT_ID",
     "MISSING_FIELD",
     "TOMBSTONE",
+    "UNFORESEEN",
     "UNKNOWN_SCHEMA",
+    "UNPROCESSABLE",
     "UNREADABLE_ARRIVAL_TIME",
     "UNREADABLE_ATTRIBUTE",
     "UNREADABLE_EVENT_TIME",
@@ -33,8 +39,12 @@ __all__ = [
     "damaged",
     "encoded",
     "oversized",
+    "pass_on_intended",
     "undivided",
+    "unprocessable",
 ]
+
+_LOG = logging.getLogger(__name__)
 
 MALFORMED_RECORD = "malformed_record"
 MISSING_EVENT_ID = "missing_event_id"
@@ -49,8 +59,12 @@ UNREADABLE_ATTRIBUTE = "unreadable_attribute:"  # and the attribute's name
 MISSING_FIELD = "missing_field:"  # and the field's name
 DAMAGED_FILE = "damaged_file"
 UNKNOWN_SCHEMA = "unknown_schema"
+UNPROCESSABLE = "unprocessable:"  # and the type of the error that nobody foresaw
 TOMBSTONE = "tombstone"
 """A Kafka message without a value: it says that its key is gone, not that something happened."""
+
+UNFORESEEN = (Exception, pl.exceptions.PanicException)
+"""Whatever a record or a file raises costs that one only; what is raised on purpose is passed on."""
 
 MAX_RECORD_BYTES = 16 * 2**20
 """A longer record is rejected and its payload is its beginning, so that one endless line cannot fill the memory."""
@@ -113,6 +127,22 @@ def bounded(payload: bytes, read: Callable[[bytes], Content], context: str, fact
 def oversized(payload: bytes, **facts: Any) -> Record:
     """A record of more than MAX_RECORD_BYTES: its beginning is kept."""
     return payload[:MAX_RECORD_BYTES], MALFORMED_RECORD, context_text(**facts, oversized=True)
+
+
+def unprocessable(error: BaseException) -> str:
+    """The reason for a record that ends its reading or decoding with an error that nobody foresaw.
+
+    Raises the error if it is one that is raised on purpose.
+    """
+    pass_on_intended(error)
+    _LOG.warning("a record is rejected, since an error came that should not", exc_info=error)
+    return UNPROCESSABLE + type(error).__name__
+
+
+def pass_on_intended(error: BaseException) -> None:
+    """Raise an error if it is one that is raised on purpose: it is about the source, and not about a record."""
+    if isinstance(error, DedupPlatformError):
+        raise error
 
 
 def undivided(value: bytes, reason: str, **facts: Any) -> Record:

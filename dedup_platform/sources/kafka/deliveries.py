@@ -9,7 +9,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Me
 from dedup_platform.sources.batches import Delivered, RecordChunk
 from dedup_platform.sources.decoding import CREATE_TIME, Delivery, EventDecoder
 from dedup_platform.sources.messages import MessageReader
-from dedup_platform.sources.records import encoded
+from dedup_platform.sources.records import UNFORESEEN, encoded, pass_on_intended
 from dedup_platform.sources.repeated import Repeated, Values
 from dedup_platform.sources.text.blocks import as_texts
 from dedup_platform.sources.texts import quoted_texts
@@ -35,16 +35,21 @@ class MessageDeliveries:
 
     def of(self, messages: Sequence[Message], source: str, partition: int) -> Iterator[Delivered | RecordChunk]:
         """The records of some messages of one partition, in order; `source` is what raw_events calls their topic."""
-        if self._reader.reads_together(len(messages)):
-            yield self._together(messages, source, partition)
+        if self._reader.reads_together(len(messages)) and (chunk := self._together(messages, source, partition)):
+            yield chunk
         else:
             for message in messages:
                 yield from self._alone(message, source, partition)
 
-    def _together(self, messages: Sequence[Message], source: str, partition: int) -> RecordChunk:
+    def _together(self, messages: Sequence[Message], source: str, partition: int) -> RecordChunk | None:
+        """None if an error came: it shows of which message when each is alone."""
         count = len(messages)
         values = pl.Series([message.value() for message in messages], dtype=pl.Binary)
-        payloads, contents, contexts = self._reader.together(values)
+        try:
+            payloads, contents, contexts = self._reader.together(values)
+        except UNFORESEEN as error:
+            pass_on_intended(error)
+            return None
         stamps = [message.timestamp() for message in messages]
         deliveries = {stamp: self._delivery(stamp) for stamp in set(stamps)}
         return RecordChunk(
