@@ -15,7 +15,7 @@ from dedup_platform.demo import Score
 from dedup_platform.escapes import one_line
 from dedup_platform.ingest.kafka import PartitionOffsets
 from dedup_platform.maintenance.upkeep import Upkeep
-from dedup_platform.orchestration.publish import saved
+from dedup_platform.orchestration.publish_words import saved
 from dedup_platform.planning.circuit_breaker import sentence
 from dedup_platform.planning.planner import StaleCell, TablePlan
 from dedup_platform.platform import Status

@@ -27,7 +27,7 @@ def publish(
     as_json: JsonOption = False,
 ) -> None:
     """Bring feeds and sinks up to date with the tables; `run` and the sensors do it by themselves."""
-    from dedup_platform.orchestration.publish import sentence, told
+    from dedup_platform.orchestration.publish_words import sentence, told
 
     deployment = Deployment.of(streams)
     platform = deployment.platform()

@@ -14,7 +14,8 @@ from dedup_platform import tables
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.metadata import asset_key
 from dedup_platform.orchestration.pools import pool
-from dedup_platform.orchestration.publish import counted, numbers, saved, sentence
+from dedup_platform.orchestration.publish import counted, numbers
+from dedup_platform.orchestration.publish_words import saved, sentence
 from dedup_platform.planning.triage import paused_until
 from dedup_platform.platform import Platform
 from dedup_platform.platform.claims import owner

@@ -1,12 +1,11 @@
 """What a run changed in a table, published in the same run."""
 
-from collections.abc import Mapping
-
 import dagster as dg
 
 from dedup_platform import tables
-from dedup_platform.changes import Audited, FeedCommit, Published
+from dedup_platform.changes import Audited, FeedCommit
 from dedup_platform.orchestration.metadata import Context, asset_key
+from dedup_platform.orchestration.publish_words import saved, sentence
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 
@@ -44,39 +43,6 @@ def _audit(context: Context, platform: Platform, stream: Stream) -> None:
     if done.commits:
         context.log.info(saved(done.counts))
         context.log_event(dg.AssetMaterialization(asset_key(stream, tables.AUDIT), metadata=counted(done)))
-
-
-def sentence(done: FeedCommit) -> str:
-    """What was published, for people: `session_changes: versions 4 to 6, 3 delete, 12 insert`."""
-    if done.left:
-        return f"{done.feed}: {done.left}"
-    if not done.first_version:
-        return f"{done.feed}: nothing new"
-    is_one = done.first_version == done.last_version
-    versions = f"version {done.last_version}" if is_one else f"versions {done.first_version} to {done.last_version}"
-    return ", ".join([f"{done.feed}: {versions}", *(f"{n:,} {kind}" for kind, n in sorted(done.changes.items()))])
-
-
-def told(done: Published) -> str:
-    """What a sink got, for people: `copy: version 7, 3 delete, 12 insert; 2 suppressed, 1 refused`."""
-    if done.left:
-        return f"{done.sink}: {done.left}"
-    said = ", ".join(
-        [f"{done.sink}: version {done.version}", *(f"{n:,} {kind}" for kind, n in sorted(done.sent.items()))]
-    )
-    others = {"suppressed": done.suppressed, "forced": done.forced, "refused": done.refused}
-    besides = ", ".join(f"{number:,} {what}" for what, number in others.items() if number)
-    return f"{said}; {besides}" if besides else said
-
-
-def saved(counts: Mapping[str, int]) -> str:
-    """What deduplication came to, for people, stage by stage."""
-    given = {name: f"{counts.get(name, 0):,}" for name in tables.COUNTED}
-    return (
-        "{records_read} records read, {rejected} of them rejected; {copies} copies and {conflicts} conflicts beaten; "
-        "{cells_unchanged} of {cells_checked} checked cells left as they were; {not_downstream} of {changes} changes "
-        "matter to nobody downstream"
-    ).format(**given)
 
 
 def counted(done: Audited) -> dict[str, int]:

@@ -10,7 +10,7 @@ from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.feeds import ask
 from dedup_platform.orchestration.metadata import asset_key
 from dedup_platform.orchestration.pools import pool
-from dedup_platform.orchestration.publish import told
+from dedup_platform.orchestration.publish_words import told
 from dedup_platform.planning.circuit_breaker import sentence
 from dedup_platform.platform import Platform
 from dedup_platform.platform.claims import owner
