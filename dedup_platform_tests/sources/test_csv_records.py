@@ -85,8 +85,13 @@ CASES: dict[str, tuple[bytes, list[tuple[bytes, object]]]] = {
     "invalid UTF-8 in the header": (b"id,prix \xa4\n1,2\n", [(b"1,2", ["1", "2"])]),
     "NUL byte": (b"id,at\n1,\x002\n3,4\n", [(b"1,\x002", BAD), (b"3,4", ["3", "4"])]),
     "a tail of NUL bytes": (b"id,at\n1,2\n\0\0\0\0", [(b"1,2", ["1", "2"]), (b"\0\0\0\0", BAD)]),
-    "a header that is no record": (b'"id"x,at\n1,2\n3,4\n', [(b"1,2", BAD), (b"3,4", BAD)]),
-    "a header that is too long": (b"id," + b"x" * 2**16 + b"\n1,2\n", [(b"1,2", BAD)]),
+    "a header that is no record": (b'"id"x,at\n1,2\n3,4\n', [(b'"id"x,at', BAD), (b"1,2", BAD), (b"3,4", BAD)]),
+    "a header that is too long": (
+        b"id," + b"x" * 2**16 + b"\n1,2\n",
+        [(b"id," + b"x" * 2**16, BAD), (b"1,2", BAD)],
+    ),
+    "a header that is no record and is alone": (b'"id"x,at', [(b'"id"x,at', BAD)]),
+    "a header that is too long and is alone": (b"x" * (2**16 + 1), [(b"x" * (2**16 + 1), BAD)]),
     "other line separators": (
         "id,at\n1\u2028\x0b\x0c\x1c\x85,2\n".encode(),
         [("1\u2028\x0b\x0c\x1c\x85,2".encode(), ["1\u2028\x0b\x0c\x1c\x85", "2"])],
@@ -267,3 +272,12 @@ def test_many_quotes_left_open_do_not_take_long(lines: bytes) -> None:
     payloads = [payload for payload, _, _ in read(content)]
     assert payloads == content.splitlines()[1:]
     assert payloads == [payload for batch, _, _ in csv_batches(Lines(chunks(content, MIB))) for payload in batch]
+
+
+def test_one_endless_line_is_one_record() -> None:
+    content = b"x" * (MAX_RECORD_BYTES + 2**20)
+    [(payload, reason, context)] = read(content)
+    assert (len(payload), reason) == (MAX_RECORD_BYTES, BAD)
+    assert context == '{"format":"csv","header":null,"oversized":true}'
+    [batch] = csv_batches(Lines(iter([content])))
+    assert list(zip(*batch, strict=True)) == [(payload, reason, context)]

@@ -93,7 +93,7 @@ def csv_batches(lines: Lines, csv_format: CsvFormat | None = None) -> Iterator[B
         if not is_begun and len(payloads):
             header, is_begun = header_of(payloads[0], said.delimiter), True
             facts |= {"header": header}
-            payloads = payloads[1:]
+            payloads = payloads[1:] if header else payloads
         if len(payloads):
             yield from _batches(payloads, header, facts | {"header": header}, said.delimiter)
     if lines.damage:

@@ -1,15 +1,16 @@
 """CSV as RFC 4180 has it, over bytes: the C parser finds where records end, the bytes themselves stay as they came.
 
-The first record of a file is its header, unless the stream file names the columns. A record has as many fields as the
-header, else it is malformed, and so is one with a NUL byte or invalid UTF-8. Lines end with LF, CRLF or CR; blank lines
-are no records. A quote that opens a field and is not closed well makes one line malformed: reading goes on with the
-next line, so that it cannot swallow the rest.
+The first record of a file is its header, unless the stream file names the columns; if it is unusable, all records are
+malformed and it is the first of them. A record has as many fields as the header, else it is malformed, and so is one
+with a NUL byte or invalid UTF-8. Lines end with LF, CRLF or CR; blank lines are no records. A quote that opens a field
+and is not closed well makes one line malformed: reading goes on with the next line, so that it cannot swallow the rest.
 """
 
 import csv
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from dedup_platform.sources.records import (
@@ -40,7 +41,8 @@ _Row = Sequence[Any]
 def csv_records(lines: Lines, csv_format: CsvFormat | None = None, **facts: Any) -> Iterator[Record]:
     """The records of one file or message, each with its bytes without the line's end.
 
-    Without columns the first one is the header, which is no record. `facts` are for the records' contexts.
+    Without columns the first one is the header, which is no record unless it is unusable. `facts` are for the records'
+    contexts.
     """
     said = csv_format or CsvFormat()
     facts = csv_facts(said, **facts)
@@ -53,7 +55,7 @@ def csv_records(lines: Lines, csv_format: CsvFormat | None = None, **facts: Any)
     else:
         for payload, _ in rows:
             facts["header"] = header = header_of(payload, said.delimiter)
-            yield from _records(rows, header, facts)
+            yield from _records(rows if header else chain([(payload, None)], rows), header, facts)
     if lines.damage:
         yield damaged(lines.rest, lines.damage, **facts)
 
