@@ -129,7 +129,7 @@ def _series(part: Values[Any] | pl.Series, column_type: str) -> pl.Series:
         case pl.Series():
             return part
         case range():
-            return pl.int_range(part.start, part.stop, eager=True)
+            return pl.int_range(part.start, part.stop, eager=True).cast(typed([], column_type).dtype)
         case Repeated(value, count):
             return typed([value], column_type).new_from_index(0, count)
         case _:

@@ -38,6 +38,8 @@ _MOST_ITEMS = MAX_RECORD_BYTES // 2 + 1
 _YEAR_9999 = 253_370_764_800_000_000
 """Microseconds between 1970 and the first moment of it."""
 _FACTS = {"format": "parquet"}
+_NO_PARQUET = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What Arrow raises for a file that breaks a rule of Parquet: the last, for a name of something that is no UTF-8."""
 _BYTES = pa.large_binary()
 _ARE_BYTES = (
     pa.types.is_binary,
@@ -111,7 +113,7 @@ def _rows(file: BinaryIO) -> Iterator[_Rows]:
         for rows in _read(file):
             yield _Rows.of(rows)
             done += rows.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except _NO_PARQUET as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         yield from _rest(file, done)
@@ -124,7 +126,7 @@ def _rest(file: BinaryIO, done: int) -> Iterator[_Rows]:
             if rows.num_rows > done:
                 yield _Rows.of(rows.slice(done))
             done = max(0, done - rows.num_rows)
-    except (pa.ArrowException, OSError) as error:
+    except _NO_PARQUET as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise DamageError(" ".join(str(error).split()), None) from None

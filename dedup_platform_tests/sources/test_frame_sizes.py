@@ -53,6 +53,14 @@ def test_empty_events_of_protobuf_in_a_message(tmp_path: Path) -> None:
     assert [place for frame in frames for place in frame["source_index"]] == list(range(MANY))
 
 
+def test_messages_read_together_and_alone_are_in_one_frame(tmp_path: Path) -> None:
+    write_protos(tmp_path)
+    several = [message(b"\x12\0" * 2), message(b"no message", offset=1), message(b"\x12\0", offset=2)]
+    [frame] = received(topic_stream("protobuf", tmp_path, **BATCH), several)
+    assert list(zip(frame["source_offset"], frame["source_index"], strict=True)) == [(0, 0), (0, 1), (1, 0), (2, 0)]
+    assert frame.schema["source_index"] == pl.Int32
+
+
 def test_a_message_of_many_events_with_a_long_key() -> None:
     events = [{"user": "u", "id": f"{number}", "at": "2024-03-01T11:00:00Z"} for number in range(150)]
     value = json.dumps({"events": events}).encode()
