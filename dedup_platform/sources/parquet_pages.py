@@ -4,16 +4,16 @@ Of a dictionary a value of a megabyte is repeated by a bit, and values that shar
 repeat them by a byte.
 """
 
+import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from dedup_platform.sources.pieces import read_varint, zigzag
+from dedup_platform.sources.thrift import Fields, struct_at
 
 __all__ = ["largest_row"]
 
@@ -29,31 +29,71 @@ _SHORT, _LONG = 4096, 4 * 2**20
 _VALUE_BYTES = 24
 """What a value takes besides its bytes."""
 _UNKNOWN = 2**40
-_CODECS = {"LZ4": "lz4_raw"}
-"""Those that Arrow calls otherwise than Parquet."""
+_CODECS = {1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _LENGTH = struct.Struct("<I")
-
-Fields = Mapping[int, Any]
-
-
-def largest_row(file: BinaryIO, metadata: pq.FileMetaData) -> int:
-    """About as many bytes as a row may have, if all that is long in the file meets in it."""
-    groups = range(metadata.num_row_groups)
-    return max((sum(_in_columns(file, metadata, group)) for group in groups), default=0)
+_END = b"PAR1"
+_MOST_FOOTER = 16 * 2**20
+_BYTE_ARRAY = 6
+_UNREADABLE = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError, struct.error)
 
 
-def _in_columns(file: BinaryIO, metadata: pq.FileMetaData, group: int) -> Iterator[int]:
+def largest_row(file: BinaryIO) -> int:
+    """About as many bytes as a row may have, if all that is long in the file meets in it; very many if nobody knows.
+
+    Its footer is read here, since what Arrow tells of a column ends the process if there is a fault in it.
+    """
+    try:
+        footer = _footer(file)
+        lengths = [each.get(2) or 0 for each in footer[2] if not each.get(5)]
+        return max((sum(_in_columns(file, group, lengths)) for group in footer.get(4) or ()), default=0)
+    except _UNREADABLE:
+        return _UNKNOWN
+
+
+def _footer(file: BinaryIO) -> Fields:
+    file.seek(-len(_END) - _LENGTH.size, os.SEEK_END)
+    told = file.read()
+    (size,) = _LENGTH.unpack_from(told)
+    if not told.endswith(_END) or size > _MOST_FOOTER:
+        raise ValueError("is no footer, or one that is too long")
+    file.seek(-len(told) - size, os.SEEK_END)
+    return struct_at(file.read(size))[0]
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """A column in one group."""
+
+    is_of_texts: bool
+    codec: int
+    size: int
+    """Of its pages, packed."""
+    begin: int
+    dictionary: int
+    name: int
+    """How many bytes its name has."""
+
+    @classmethod
+    def of(cls, said: Fields) -> "_Chunk":
+        """As a group says it."""
+        column = said[3]
+        begin, size, dictionary = column[9], column[7], column.get(11) or 0
+        if min(begin, size, dictionary) < 0:
+            raise ValueError("is nowhere")
+        return cls(column[1] == _BYTE_ARRAY, column[4], size, begin, dictionary, sum(map(len, column[3])))
+
+
+def _in_columns(file: BinaryIO, group: Fields, lengths: list[int]) -> Iterator[int]:
     """What a row of one group may have of each column: the longest value as often as the mean row has one."""
-    rows = metadata.row_group(group)
-    for number in range(rows.num_columns):
-        chunk = rows.column(number)
+    rows = max(1, group[3])
+    for said, length in zip(group[1], lengths, strict=True):
+        chunk = _Chunk.of(said)
         values = longest = 0
         for page in _pages(file, chunk):
             values += page.values if page.kind != _DICTIONARY else 0
-            if page.kind != _DICTIONARY or chunk.physical_type == "BYTE_ARRAY":
-                longest = max(longest, page.longest(file, chunk.compression))
-        longest = max(longest, metadata.schema.column(number).length)
-        yield (longest + _VALUE_BYTES) * max(1, values // max(1, rows.num_rows)) + len(chunk.path_in_schema)
+            if page.kind != _DICTIONARY or chunk.is_of_texts:
+                longest = max(longest, page.longest(file, chunk.codec))
+        yield (max(longest, length) + _VALUE_BYTES) * max(1, values // rows) + chunk.name
 
 
 @dataclass(frozen=True)
@@ -67,28 +107,28 @@ class _Page:
     values: int
     encoding: int
 
-    def longest(self, file: BinaryIO, codec: str) -> int:
+    def longest(self, file: BinaryIO, codec: int) -> int:
         """How long the values are that come of it: at most, or if they are not long, in the mean."""
         if self.kind == _DICTIONARY:
             is_to_be_seen = _SHORT < self.size <= _LONG
             return _longest_of(self._content(file, codec)) if is_to_be_seen else self.size
         return self.size if self.encoding == _DELTA_BYTE_ARRAY else self.size // max(1, self.values)
 
-    def _content(self, file: BinaryIO, codec: str) -> bytes | None:
+    def _content(self, file: BinaryIO, codec: int) -> bytes | None:
         file.seek(self.begin)
         content = file.read(self.packed)
-        if codec == "UNCOMPRESSED":
+        if not codec:
             return content
         try:
-            unpacked = pa.decompress(content, self.size, _CODECS.get(codec, codec.lower()), asbytes=True)
-        except (pa.ArrowException, OSError, ValueError):
+            unpacked = pa.decompress(content, self.size, _CODECS[codec], asbytes=True)
+        except (pa.ArrowException, KeyError, OSError, ValueError):
             return None
         return unpacked
 
 
 def _longest_of(dictionary: bytes | None) -> int:
     """The longest of values that are written one behind the other; all of it if they cannot be read."""
-    if dictionary is None:
+    if dictionary is None or len(dictionary) < _LENGTH.size:
         return _LONG
     at, end, longest = 0, len(dictionary) - _LENGTH.size, 0
     if _are_alike(dictionary):
@@ -110,11 +150,10 @@ def _are_alike(dictionary: bytes) -> bool:
     return bool((lengths == lengths[0]).all())
 
 
-def _pages(file: BinaryIO, chunk: pq.ColumnChunkMetaData) -> Iterator[_Page]:
+def _pages(file: BinaryIO, chunk: _Chunk) -> Iterator[_Page]:
     """The pages of one column in one group, as far as they can be read: Arrow gets no further."""
-    begin, first = chunk.data_page_offset, chunk.dictionary_page_offset
-    begin = first if first and 0 < first < begin else begin
-    at, end = begin, begin + chunk.total_compressed_size
+    at = chunk.dictionary if 0 < chunk.dictionary < chunk.begin else chunk.begin
+    end = at + chunk.size
     for _ in range(_MOST_PAGES):
         found = _page(file, at) if 0 <= at < end else None
         if found is None:
@@ -130,65 +169,11 @@ def _page(file: BinaryIO, at: int) -> _Page | None:
         file.seek(at)
         data = file.read(size)
         try:
-            fields, end = _struct(data, 0)
+            fields, end = struct_at(data)
             head, sizes = fields[_HEADS.get(fields[1], 5)], (fields[3], fields[2])
-            if min(sizes) < 0:
-                return None
-            return _Page(fields[1], at + end, *sizes, head[1], head[4 if fields[1] == _DATA_2 else 2])
-        except (IndexError, KeyError, RecursionError, ValueError, struct.error):
+            told = fields[1], at + end, *sizes, head[1], head[4 if fields[1] == _DATA_2 else 2]
+            return None if any(type(each) is not int or each < 0 for each in told) else _Page(*told)
+        except _UNREADABLE:
             if len(data) < size:
                 return None
     return None
-
-
-def _struct(data: bytes, at: int) -> tuple[Fields, int]:
-    """The fields of a struct in Thrift's compact protocol by their numbers, and the place behind it."""
-    fields: dict[int, Any] = {}
-    number = 0
-    while head := data[at]:
-        at += 1
-        if head >> 4:
-            number += head >> 4
-        else:
-            number, at = _integer(data, at)
-        fields[number], at = _value(data, at, head & 15)
-    return fields, at + 1
-
-
-def _integer(data: bytes, at: int) -> tuple[int, int]:
-    number, at = read_varint(data, at)
-    return zigzag(number), at
-
-
-def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
-    match kind:
-        case 1 | 2:
-            return kind == 1, at
-        case 3:
-            return data[at], at + 1
-        case 4 | 5 | 6:
-            return _integer(data, at)
-        case 7:
-            return None, at + 8
-        case 8:
-            size, at = read_varint(data, at)
-            return None, at + size
-        case 9 | 10:
-            return _items(data, at)
-        case 12:
-            return _struct(data, at)
-    raise ValueError(f"there is no kind {kind}")
-
-
-def _items(data: bytes, at: int) -> tuple[None, int]:
-    """A list, whose items nobody asks for."""
-    head, at = data[at], at + 1
-    count = head >> 4
-    if count == 15:
-        count, at = read_varint(data, at)
-    for _ in range(count):
-        if head & 15 in (1, 2):
-            at += 1
-        else:
-            _, at = _value(data, at, head & 15)
-    return None, at

@@ -138,7 +138,7 @@ def _read(file: BinaryIO, at_once: int | None = None) -> Iterator[pa.RecordBatch
     # Not pre-buffered: only the pages that are being read are in memory.
     parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True)
     rows_at_once = at_once or _rows_a_batch(parquet.metadata)
-    bounded = max(1, min(rows_at_once, _MOST_BYTES // max(1, largest_row(file, parquet.metadata))))
+    bounded = max(1, min(rows_at_once, _MOST_BYTES // max(1, largest_row(file))))
     return gathered(parquet.iter_batches(bounded), rows_at_once)
 
 
