@@ -27,7 +27,7 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 # Others ask for these with an extra, and pip before 23.3 finds their pin only where it is spelled with it.
 PINS_WITH_EXTRAS := gql[requests] uvicorn[standard]
 
-.PHONY: help setup java demo test soak histories test-thorough lint dev bench lock clean
+.PHONY: help setup java demo test soak histories fuzz test-thorough lint dev bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ soak: setup java ## kill ingests, repairs and publishers again and again while E
 
 histories: setup ## live SEEDS (20) random histories of a stream, each judged after every commit
 	$(BIN)/python -m dedup_platform_tests.lives --seeds 0..$(SEEDS)
+
+fuzz: setup ## damage files and messages of every format and have them read, until something goes wrong or MINUTES are over
+	$(BIN)/python -m dedup_platform_tests.fuzzing --seed $${SEED:-$$(date +%s)} $(if $(MINUTES),--minutes $(MINUTES))
 
 test-thorough: setup java ## run every test, the longest ones in full
 	$(TEST) --thorough
