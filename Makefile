@@ -14,6 +14,7 @@ SEEDS ?= 20
 EVENTS ?= 1000000
 SOAK ?= dedup_platform_tests/soak
 BENCH ?=
+MINUTES ?=
 WORKERS ?= 2
 # So many at a time, each with a Spark of its own, which takes 3 GB of memory. Tests of one file share what they prepare;
 # files with the longest come first.
