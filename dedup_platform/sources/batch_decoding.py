@@ -28,7 +28,7 @@ from dedup_platform.sources.times import FROM_1970, FROM_YEAR_1, time_reader
 from dedup_platform.stream import ISO_8601, Attribute, FieldId, Stream, TimeField, ZoneField, decimal_of, formats_of
 from dedup_platform.tables import RAW_EVENTS, columns
 
-__all__ = ["BatchDecoder", "typed"]
+__all__ = ["BatchDecoder", "content_at", "typed"]
 
 _ARROW_TYPES = {
     "string": pa.string(),
@@ -160,7 +160,7 @@ class BatchDecoder:
             return None
 
     def _one_by_one(self, contents: Contents, deliveries: Runs[Delivery], places: Sequence[int]) -> pl.DataFrame:
-        rows = [self.single.decode(_content(contents, place), deliveries[place]) for place in places]
+        rows = [self.single.decode(content_at(contents, place), deliveries[place]) for place in places]
         try:
             return self._typed(rows)
         except UNFORESEEN:
@@ -177,7 +177,8 @@ class BatchDecoder:
         return pl.DataFrame([typed(each, self._types[name]).alias(name) for name, each in values])
 
 
-def _content(contents: Contents, place: int) -> Content:
+def content_at(contents: Contents, place: int) -> Content:
+    """What the record at this place holds; the reason, if an error comes that nobody foresaw."""
     try:
         return contents[place]
     except UNFORESEEN as error:

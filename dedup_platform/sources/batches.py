@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 
-from dedup_platform.sources.batch_decoding import BatchDecoder, typed
+from dedup_platform.sources.batch_decoding import BatchDecoder, content_at, typed
 from dedup_platform.sources.contents import Contents, ListedContents, joined_contents
 from dedup_platform.sources.decoding import Delivery
 from dedup_platform.sources.frame_sizes import MAX_BYTES, MAX_CONTEXT_BYTES, MAX_ROWS
-from dedup_platform.sources.records import Content
+from dedup_platform.sources.records import UNFORESEEN, Content, pass_on_intended, unprocessable
 from dedup_platform.sources.repeated import Repeated, Runs, Values, repeated_each
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
@@ -40,6 +40,13 @@ class RecordChunk:
     offsets: Values[int]
     indexes: Values[int]
 
+    def singles(self) -> Iterator[Delivered]:
+        """The records one by one; one whose content raises what nobody foresaw is rejected for that."""
+        places = zip(self.sources, self.partitions, self.offsets, self.indexes, strict=True)
+        shared = zip(self.payloads, self.contexts, self.deliveries, places, strict=True)
+        for number, (payload, context, delivery, place) in enumerate(shared):
+            yield (payload, content_at(self.contents, number), context), delivery, place
+
     @classmethod
     def of(cls, delivered: Sequence[Delivered]) -> "RecordChunk":
         """Records that were read one by one."""
@@ -67,7 +74,7 @@ class RawBatches:
         for each in delivered:
             length = _length_of(each.contexts) if isinstance(each, RecordChunk) else len(each[0][2])
             if size >= MAX_BYTES or rows >= MAX_ROWS or (rows and told + length > MAX_CONTEXT_BYTES):
-                yield self._frame(batch, singles)
+                yield from self._frames(batch, singles)
                 batch, singles, rows, size, told = [], [], 0, 0, 0
             told += length
             if isinstance(each, RecordChunk):
@@ -82,10 +89,36 @@ class RawBatches:
                 rows += 1
                 size += len(each[0][0] or b"")
         if rows:
-            yield self._frame(batch, singles)
+            yield from self._frames(batch, singles)
 
-    def _frame(self, batch: list[RecordChunk], singles: list[Delivered]) -> pl.DataFrame:
+    def _frames(self, batch: list[RecordChunk], singles: list[Delivered]) -> Iterator[pl.DataFrame]:
+        """One frame; several of fewer records, or of rejected ones, if an error comes that nobody foresaw."""
         chunks = [*batch, RecordChunk.of(singles)] if singles else batch
+        try:
+            frame = self._frame(chunks)
+        except UNFORESEEN as error:
+            pass_on_intended(error)
+            yield from self._halved([single for chunk in chunks for single in chunk.singles()])
+        else:
+            yield frame
+
+    def _halved(self, singles: list[Delivered]) -> Iterator[pl.DataFrame]:
+        try:
+            frame = self._frame([RecordChunk.of(singles)])
+        except UNFORESEEN as error:
+            half = len(singles) // 2
+            if half:
+                pass_on_intended(error)
+                yield from self._halved(singles[:half])
+                yield from self._halved(singles[half:])
+            else:
+                [((payload, _, context), delivery, place)] = singles
+                rejected: Delivered = (payload, unprocessable(error), context), delivery, place
+                yield self._frame([RecordChunk.of([rejected])])
+        else:
+            yield frame
+
+    def _frame(self, chunks: Sequence[RecordChunk]) -> pl.DataFrame:
         contents = joined_contents(chunk.contents for chunk in chunks)
         decoded = self._decoder.decode(contents, Runs(chunk.deliveries for chunk in chunks))
         kept: dict[str, Sequence[Values[Any] | pl.Series]] = {

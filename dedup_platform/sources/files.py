@@ -203,9 +203,10 @@ def _delivered(
             for batch in batches:
                 yield _chunk(batch, delivery, file.path, generation, following)
                 following += len(batch[1])
-        except OSError:
-            raise
         except UNFORESEEN as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                # The machine's, and not the file's.
+                raise
             rest = damaged(b"", DamageError(unprocessable(error), None), format=stream.source.format)
             yield rest, delivery, (file.path, generation, following, 0)
 

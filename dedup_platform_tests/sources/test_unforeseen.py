@@ -1,7 +1,8 @@
 """An error that nobody foresaw costs the record, or the rest of the file, that raises it: faults are planted here."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import polars as pl
 import pytest
 
 from dedup_platform.errors import SourceError
-from dedup_platform.sources import batch_decoding, decoding, files, messages
-from dedup_platform.sources.contents import Batch
+from dedup_platform.sources import batch_decoding, batches, decoding, files, messages
+from dedup_platform.sources.contents import Batch, Contents, joined_contents
 from dedup_platform.sources.event_ids import event_id_reader
 from dedup_platform.sources.exploding import events_of
 from dedup_platform.sources.records import MALFORMED_RECORD
@@ -98,6 +99,29 @@ def test_the_rest_of_a_file_is_damaged_and_other_files_are_read(
     ]
     context = json.loads(rows[2]["payload_context"])
     assert context == {"format": "json", "damage": {"reason": f"unprocessable:{type(error).__name__}", "offset": None}}
+
+
+@pytest.mark.parametrize("is_alone_too", [False, True])
+def test_what_cannot_be_in_a_frame_with_others_comes_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_alone_too: bool
+) -> None:
+    def poisoned(parts: Iterable[Contents]) -> Contents:
+        contents = list(parts)
+        found = [each[place] for each in contents for place in range(len(each))]
+        if any(POISON in str(each) for each in found) and (is_alone_too or len(found) > 1):
+            raise MemoryError
+        return joined_contents(contents)
+
+    monkeypatch.setattr(batches, "joined_contents", poisoned)
+    lines = [{"user": "u", "id": each, "at": "2024-03-01"} for each in ("a", POISON, POISON, "b", "c")]
+    (tmp_path / "x.json").write_text("\n".join(map(json.dumps, lines)))
+    stream = click_stream("json", tmp_path)
+    [file] = files.list_files(stream, datetime.max.replace(tzinfo=UTC)).ready
+    rows = pl.concat(files.read_group(stream, [[(file, 0)]], 0))
+    assert rows["source_offset"].to_list() == list(range(5))
+    assert rows["event_id"].to_list() == ["a", *[None if is_alone_too else POISON] * 2, "b", "c"]
+    reasons = [None, *["unprocessable:MemoryError" if is_alone_too else None] * 2, None, None]
+    assert rows["rejection_reason"].to_list() == reasons
 
 
 @pytest.mark.parametrize("before", [0, 2])

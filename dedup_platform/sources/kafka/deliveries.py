@@ -35,21 +35,22 @@ class MessageDeliveries:
 
     def of(self, messages: Sequence[Message], source: str, partition: int) -> Iterator[Delivered | RecordChunk]:
         """The records of some messages of one partition, in order; `source` is what raw_events calls their topic."""
-        if self._reader.reads_together(len(messages)) and (chunk := self._together(messages, source, partition)):
-            yield chunk
-        else:
-            for message in messages:
-                yield from self._alone(message, source, partition)
+        if self._reader.reads_together(len(messages)):
+            try:
+                chunk = self._together(messages, source, partition)
+            except UNFORESEEN as error:
+                pass_on_intended(error)
+                # Of which message it is shows when each is alone.
+            else:
+                yield chunk
+                return
+        for message in messages:
+            yield from self._alone(message, source, partition)
 
-    def _together(self, messages: Sequence[Message], source: str, partition: int) -> RecordChunk | None:
-        """None if an error came: it shows of which message when each is alone."""
+    def _together(self, messages: Sequence[Message], source: str, partition: int) -> RecordChunk:
         count = len(messages)
         values = pl.Series([message.value() for message in messages], dtype=pl.Binary)
-        try:
-            payloads, contents, contexts = self._reader.together(values)
-        except UNFORESEEN as error:
-            pass_on_intended(error)
-            return None
+        payloads, contents, contexts = self._reader.together(values)
         stamps = [message.timestamp() for message in messages]
         deliveries = {stamp: self._delivery(stamp) for stamp in set(stamps)}
         return RecordChunk(
