@@ -122,7 +122,6 @@ class Settings(BaseSettings):
     """user:password, or key:secret, for the schema registries that stream files name."""
     sensor_interval: Annotated[int, Field(ge=1)] = 15
     """Seconds between two ticks of a sensor."""
-
     ui_hosts: Annotated[frozenset[str] | None, NoDecode, BeforeValidator(_host_names)] = None
     """By which names, beside those of the loopback interface, browsers may call Dagster's UI: with commas between."""
 

@@ -156,7 +156,7 @@ class Rejected:
         What is still rejected stays, with today's reason. `limit`: only the first ones in arrival order.
         """
         chosen = self._first_of(stream, choice, limit, lambda rows: rows["payload"].is_not_null())
-        return self._rewrite_rejected(stream, Replay(stream, chosen, self._login), "replayed")
+        return self._rewrite_rejected(stream, Replay(stream, chosen), "replayed")
 
     def drop(self, stream: Stream, choice: Choice, limit: int | None = None) -> Outcome:
         """Take the payload from chosen records and mark their reason: they stay counted, and are never replayed."""
@@ -171,11 +171,7 @@ class Rejected:
             return Outcome()
         found = self.lake.files(stream, RAW_EVENTS, heads[RAW_EVENTS].snapshot_id, cells)
         files = [file for _, in_cell in sorted(found.items()) for file in in_cell]
-        return self._rewrite(stream, files, Redecoding(stream, self._login), "redecoded")
-
-    @property
-    def _login(self) -> str | None:
-        return self.lake.catalog.settings.registry_login
+        return self._rewrite(stream, files, Redecoding(stream), "redecoded")
 
     def _first_of(
         self, stream: Stream, choice: Choice, limit: int | None, is_meant: Callable[[pl.DataFrame], pl.Series]
@@ -193,7 +189,8 @@ class Rejected:
         if not files:
             return Outcome()
         table, buckets = self.lake.table_files(stream, RAW_EVENTS), self.lake.buckets(stream)
-        done = rewrite(self.lake.spark(), stream, table, buckets, files, judge)
+        login = self.lake.catalog.settings.registry_login
+        done = rewrite(self.lake.spark(), stream, table, buckets, files, judge, login)
         if not done.removed:
             return Outcome()
         removed = [file for file in files if file.file_path in done.removed]

@@ -80,8 +80,6 @@ class Replay:
 
     stream: Stream
     choice: Choice
-    login: str | None = field(default=None, repr=False)
-    """That of the stream's schema registry."""
 
     def __call__(self, rows: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
         """Those that became events, or whose reason is another one now. Only then is their arrival told anew."""
@@ -97,7 +95,6 @@ class Replay:
 
     @cached_property
     def _decoder(self) -> BatchDecoder:
-        log_in(self.stream.source, self.login)
         return BatchDecoder(self.stream)
 
 
@@ -106,8 +103,6 @@ class Redecoding:
     """Decodes events again, with today's stream file, but for their arrival: it was fixed when they were taken in."""
 
     stream: Stream
-    login: str | None = field(default=None, repr=False)
-    """That of the stream's schema registry."""
 
     def __call__(self, rows: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
         """Those of which any column differs, rejected ones among them."""
@@ -121,7 +116,6 @@ class Redecoding:
 
     @cached_property
     def _decoder(self) -> BatchDecoder:
-        log_in(self.stream.source, self.login)
         return BatchDecoder(self.stream)
 
 
@@ -150,11 +144,20 @@ class Rewritten:
 
 
 def rewrite(
-    spark: SparkSession, stream: Stream, table: TableFiles, buckets: int, files: Sequence[DataFile], judge: Judge
+    spark: SparkSession,
+    stream: Stream,
+    table: TableFiles,
+    buckets: int,
+    files: Sequence[DataFile],
+    judge: Judge,
+    login: str | None,
 ) -> Rewritten:
-    """Have Spark's workers judge the rows of these files of `raw_events`; small files share a task."""
+    """Have Spark's workers judge the rows of these files of `raw_events`; small files share a task.
+
+    `login` is that of the stream's schema registry.
+    """
     tasks = [pickle.dumps(part) for part in split_evenly(files, lambda file: file.file_size_in_bytes, TASK_BYTES)]
-    run = partial(_run, stream, table, buckets, judge)
+    run = partial(_run, stream, table, buckets, judge, login)
     done: list[Rewritten] = [pickle.loads(each) for each in on_workers(spark, tasks, run)]
     return Rewritten(
         frozenset(path for each in done for path in each.removed),
@@ -168,7 +171,8 @@ def is_dropped(rows: pl.DataFrame) -> pl.Series:
     return rows["rejection_reason"].str.starts_with(DROPPED)
 
 
-def _run(stream: Stream, table: TableFiles, buckets: int, judge: Judge, task: bytes) -> bytes:
+def _run(stream: Stream, table: TableFiles, buckets: int, judge: Judge, login: str | None, task: bytes) -> bytes:
+    log_in(stream.source, login)
     names = column_names(stream, RAW_EVENTS)
     held, added = HeldRows(), list[DataFile]()
     removed, counts = [], Counter[str]()

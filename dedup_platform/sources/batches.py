@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from dedup_platform.sources.batch_decoding import BatchDecoder, content_at, typed
-from dedup_platform.sources.contents import Contents, ListedContents, joined_contents
+from dedup_platform.sources.contents import Batch, Contents, ListedContents, joined_contents
 from dedup_platform.sources.decoding import Delivery
 from dedup_platform.sources.frame_sizes import MAX_BYTES, MAX_CONTEXT_BYTES, MAX_ROWS
 from dedup_platform.sources.records import UNFORESEEN, Content, pass_on_intended, unprocessable
@@ -46,6 +46,27 @@ class RecordChunk:
         shared = zip(self.payloads, self.contexts, self.deliveries, places, strict=True)
         for number, (payload, context, delivery, place) in enumerate(shared):
             yield (payload, content_at(self.contents, number), context), delivery, place
+
+    @classmethod
+    def of_batch(
+        cls,
+        batch: Batch,
+        delivery: Delivery,
+        source: str,
+        partition: int,
+        offsets: Values[int],
+        indexes: Values[int],
+    ) -> "RecordChunk":
+        """Records of one delivery that were read together."""
+        count = len(batch[1])
+        return cls(
+            *batch,
+            deliveries=Repeated(delivery, count),
+            sources=Repeated(source, count),
+            partitions=Repeated(partition, count),
+            offsets=offsets,
+            indexes=indexes,
+        )
 
     @classmethod
     def of(cls, delivered: Sequence[Delivered]) -> "RecordChunk":

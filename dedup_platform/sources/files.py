@@ -23,7 +23,7 @@ from dedup_platform.escapes import one_line
 from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk
 from dedup_platform.sources.compression import DamageError, decompressed
 from dedup_platform.sources.contents import Batch
-from dedup_platform.sources.decoding import Delivery, EventDecoder
+from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.exploding import exploded
 from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files, stamp
 from dedup_platform.sources.messages import MessageReader
@@ -201,29 +201,16 @@ def _delivered(
                     following = number + 1
                 return
             for batch in batches:
-                yield _chunk(batch, delivery, file.path, generation, following)
-                following += len(batch[1])
+                count = len(batch[1])
+                offsets, indexes = range(following, following + count), Repeated(0, count)
+                yield RecordChunk.of_batch(batch, delivery, file.path, generation, offsets, indexes)
+                following += count
         except UNFORESEEN as error:
             if isinstance(error, OSError) and error.errno is not None:
                 # The machine's, and not the file's.
                 raise
             rest = damaged(b"", DamageError(unprocessable(error), None), format=stream.source.format)
             yield rest, delivery, (file.path, generation, following, 0)
-
-
-def _chunk(batch: Batch, delivery: Delivery, path: str, generation: int, first: int) -> RecordChunk:
-    payloads, contents, contexts = batch
-    count = len(contents)
-    return RecordChunk(
-        payloads,
-        contents,
-        contexts,
-        deliveries=Repeated(delivery, count),
-        sources=Repeated(path, count),
-        partitions=Repeated(generation, count),
-        offsets=range(first, first + count),
-        indexes=Repeated(0, count),
-    )
 
 
 def _batches(

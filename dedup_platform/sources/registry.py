@@ -118,13 +118,13 @@ class SchemaRegistry:
                 answer = self._answer(path, {"schemaType": kind, "schema": text})
             except HTTPError as error:
                 raise self._refusal(path, error) from None
-            if not isinstance(answer, dict) or not isinstance(answer.get("id"), int):
+            if not isinstance(answer.get("id"), int):
                 raise SourceError(self._url, f"what answers to {path} is no schema registry")
             self._ids[said] = answer["id"]
         return self._ids[said]
 
     def _refusal(self, path: str, error: HTTPError) -> SourceError:
-        said = str(_content(error).get("message", ""))[:_LONGEST_REASON]
+        said = str(_told_by(error).get("message", ""))[:_LONGEST_REASON]
         reason = f"the registry answers {error.code} {error.reason} to {path}{f': {said}' if said else ''}"
         if error.code in _REFUSED:
             return RefusedSchemaError(self._url, reason, error.code)
@@ -171,10 +171,10 @@ class SchemaRegistry:
         try:
             answer = self._answer(path)
         except HTTPError as error:
-            if _content(error).get("error_code") == _UNKNOWN_SCHEMA or (error.code == _NOT_FOUND and self._answers):
+            if _told_by(error).get("error_code") == _UNKNOWN_SCHEMA or (error.code == _NOT_FOUND and self._answers):
                 return None
             raise SourceError(self._url, f"the registry answers {error.code} {error.reason} to {path}") from None
-        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
+        if not isinstance(answer.get("schema"), str):
             raise SourceError(self._url, f"what answers to {path} is no schema registry")
         return answer
 
@@ -183,13 +183,16 @@ class SchemaRegistry:
         """Whether there is a registry at the address: else nothing is known of the schemas that are not found there."""
         if not self._is_there:
             try:
-                self._is_there = isinstance(self._answer("subjects"), list)
+                self._is_there = isinstance(_json(self._content("subjects")), list)
             except (HTTPError, SourceError):
                 return False
         return self._is_there
 
-    def _answer(self, path: str, sent: Mapping[str, str] | None = None) -> Any:
-        """What the registry answers, None if it is no JSON; HTTPError if that is an error."""
+    def _answer(self, path: str, sent: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The object that the registry answers, an empty one if it is none; HTTPError if that is an error."""
+        return _object(self._content(path, sent))
+
+    def _content(self, path: str, sent: Mapping[str, str] | None = None) -> bytes:
         content = json.dumps(sent).encode() if sent else None
         request = Request(f"{self._url}/{path}", content, {"Content-Type": _CONTENT} if sent else {})
         if self._login:
@@ -197,7 +200,7 @@ class SchemaRegistry:
             request.add_unredirected_header("Authorization", f"Basic {b64encode(self._login.encode()).decode()}")
         try:
             with urlopen(request, timeout=_SECONDS) as response:
-                return _json(_read(response))
+                return _read(response)
         except HTTPError:
             raise
         except (HTTPException, OSError) as error:
@@ -224,12 +227,16 @@ def _read(response: HTTPResponse | HTTPError) -> bytes:
     return bytes(answer)
 
 
-def _content(error: HTTPError) -> dict[str, Any]:
+def _told_by(error: HTTPError) -> dict[str, Any]:
     try:
         with error:
-            answer = _json(_read(error))
+            return _object(_read(error))
     except (HTTPException, OSError):
         return {}
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    answer = _json(text)
     return answer if isinstance(answer, dict) else {}
 
 

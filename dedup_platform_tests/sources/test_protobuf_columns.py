@@ -95,7 +95,7 @@ def said(request: pytest.FixtureRequest) -> str:
 def block_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Borders of blocks everywhere."""
     size: int = request.param
-    monkeypatch.setattr(files, "_BLOCK_BYTES", size)
+    monkeypatch.setattr(files, "MAX_BYTES", size)
     return size
 
 

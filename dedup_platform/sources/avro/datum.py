@@ -76,7 +76,7 @@ class _Readers:
         self._made: dict[str, Read | None] = {}
         self.are_recursive = False
         self.empty_values = 0
-        """How many values without bytes are in the lists of the datum has that is being read."""
+        """How many values without bytes are in the lists of the datum that is being read."""
 
     def of(self, schema: Any) -> Read:
         if isinstance(schema, list):

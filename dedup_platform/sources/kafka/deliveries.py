@@ -72,14 +72,8 @@ class MessageDeliveries:
             first = 0
             for some in contents.batches(_joined(context, facts)):
                 count = len(some[1])
-                yield RecordChunk(
-                    *some,
-                    deliveries=Repeated(delivery, count),
-                    sources=Repeated(source, count),
-                    partitions=Repeated(partition, count),
-                    offsets=Repeated(offset, count),
-                    indexes=range(first, first + count),
-                )
+                offsets, indexes = Repeated(offset, count), range(first, first + count)
+                yield RecordChunk.of_batch(some, delivery, source, partition, offsets, indexes)
                 first += count
             return
         records = [self._reader.tombstone] if value is None else self._reader.records(value)

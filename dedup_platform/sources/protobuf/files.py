@@ -9,14 +9,13 @@ import polars as pl
 from dedup_platform.sources.binary_columns import EncodedBytes
 from dedup_platform.sources.compression import DamageError, decompressed
 from dedup_platform.sources.contents import Batch, listed
+from dedup_platform.sources.frame_sizes import MAX_BYTES, MAX_ROWS
 from dedup_platform.sources.pieces import VARINT_BYTES, Pieces, read_varint
 from dedup_platform.sources.protobuf.records import ProtobufMessages
 from dedup_platform.sources.records import MAX_RECORD_BYTES, Record, context_text, damaged
 
 __all__ = ["delimited_batches", "delimited_messages"]
 
-_BLOCK_BYTES = 4 * 2**20
-_BLOCK_MESSAGES = 32768
 _KEPT_BYTES = MAX_RECORD_BYTES + 2**16
 """Of a message that is one event: so long a one is too long, whatever of a schema registry stands before it."""
 _FACTS = {"format": "protobuf"}
@@ -54,7 +53,7 @@ class _Block:
     @classmethod
     def of(cls, pieces: Pieces, hold_batches: bool) -> "_Block":
         """The next messages, at least one. DamageError as for the next one."""
-        begins, ends = _whole_messages(pieces.ahead(_BLOCK_BYTES))
+        begins, ends = _whole_messages(pieces.ahead(MAX_BYTES))
         if begins:
             return cls(pieces.take(ends[-1]), begins, ends)
         message = _message(pieces, hold_batches)
@@ -81,7 +80,7 @@ def _whole_messages(content: bytes) -> tuple[list[int], list[int]]:
     ends: list[int] = []
     at, length = 0, len(content)
     last = length - VARINT_BYTES
-    for _ in range(_BLOCK_MESSAGES):
+    for _ in range(MAX_ROWS):
         if at > last:
             break
         size, begin = content[at], at + 1
