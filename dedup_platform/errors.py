@@ -12,6 +12,7 @@ DedupPlatformError
 ├── LostRecordsError         the source no longer holds records that were not read yet
 ├── UnknownFileError         no file of this path can be accepted
 ├── UnknownRecordError       no rejected record has these coordinates
+├── DeadlyRecordError        a record ended the process that decoded it again; nothing was changed
 ├── SparkServerError         the Spark Connect server is not there, or went away in the middle of the work
 ├── MissingPartError         a server that tests need is not installed; says how to install it
 ├── ServerStartError         a server that tests need did not start; shows the end of what it printed
@@ -34,6 +35,7 @@ __all__ = [
     "ClockBehindError",
     "ConflictError",
     "ConservationError",
+    "DeadlyRecordError",
     "DedupPlatformError",
     "HeldBatchError",
     "IncompatibleChangeError",
@@ -159,6 +161,10 @@ class UnknownFileError(DedupPlatformError):
 
 class UnknownRecordError(DedupPlatformError):
     """No rejected record has these coordinates: it was never there, or it is an event by now."""
+
+
+class DeadlyRecordError(DedupPlatformError):
+    """A record ended the process that decoded it again: a fault in a library, or a limit of memory or time."""
 
 
 class SparkServerError(DedupPlatformError):

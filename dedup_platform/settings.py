@@ -118,6 +118,10 @@ class Settings(BaseSettings):
     postgres: dict[str, str] = Field(default_factory=dict, repr=False)
     """Other connection options for sinks in Postgres: libpq's own parameters, passwords among them."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
+    task_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
+    """How much memory a task that reads records may take, beyond what its process has when it begins."""
+    record_seconds: Annotated[int, Field(ge=1)] = 20
+    """Processor seconds that a task may take until it gets on by a record, or by some that it reads together."""
     registry_login: Annotated[str | None, AfterValidator(_login)] = Field(None, repr=False)
     """user:password, or key:secret, for the schema registries that stream files name."""
     sensor_interval: Annotated[int, Field(ge=1)] = 15
@@ -153,6 +157,11 @@ class Settings(BaseSettings):
         postgres = (POSTGRES_JAR,) if self.catalog_kind == "postgresql" else ()
         aws = (AWS_JAR,) if self.is_on_s3 or self.catalog_kind == "glue" else ()
         return (*JARS, *postgres, *aws)
+
+    @property
+    def task_memory_bytes(self) -> int:
+        """The limit that `task_memory` says."""
+        return int(self.task_memory[:-1]) * {"m": 2**20, "g": 2**30}[self.task_memory[-1]]
 
     def catalog_properties(self) -> dict[str, str]:
         """What PyIceberg's `load_catalog(CATALOG, **properties)` needs to see the tables that Spark sees. Secret."""

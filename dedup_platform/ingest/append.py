@@ -5,9 +5,11 @@ itself; the rest it packs. Spark brings the packs of a cell together, and whoeve
 gets few files, however many tasks read. Nothing is committed: what comes back are files that no snapshot names yet.
 """
 
+import logging
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import starmap
 from typing import Any
@@ -18,11 +20,14 @@ from pyiceberg.manifest import DataFile
 from pyspark.sql import SparkSession
 
 from dedup_platform.errors import SourceChangedError, SourceError
+from dedup_platform.ingest.isolation import read_apart
+from dedup_platform.ingest.one_by_one import Inputs, Work
 from dedup_platform.lake.durable import sync_written
 from dedup_platform.lake.table_files import HeldRows, TableFiles, by_cell
 from dedup_platform.planning.cells import Cell
 from dedup_platform.sources.clock_skew import Observed, skew_bin, skew_seconds
-from dedup_platform.spark.workers import InProcess, on_workers, prepare_worker
+from dedup_platform.spark.task_limits import TaskLimits, limited, note_progress
+from dedup_platform.spark.workers import InProcess, has_ended_worker, on_workers, prepare_worker
 from dedup_platform.stream import Stream
 
 DIVIDED_BYTES = 32 * 2**20
@@ -34,6 +39,8 @@ HELD_BYTES = 192 * 2**20
 """At most so much is buffered before files are written: a cell may get several."""
 HELD_ROWS = 3 * 2**18
 """And so many rows, of which each takes memory when it is written, however small it is."""
+
+_LOG = logging.getLogger(__name__)
 
 Reader = Callable[[int], Iterable[pl.DataFrame]]
 """From the number of a task to its records, in frames with the columns of `raw_events`. Can be pickled."""
@@ -73,14 +80,20 @@ class Appending:
     read: Reader
     tasks: int
     own_file_bytes: int = OWN_FILE_BYTES
+    inputs: Inputs | None = None
+    """What `read` reads, input by input: without them, nothing can be narrowed down."""
+    limits: TaskLimits | None = None
+    is_apart: bool = False
+    """Whether inputs are read in lone processes."""
 
     def read_and_write(self, task: bytes) -> bytes:
         """All of one task, whose number this is: its files, or why the source could not be read."""
         done: list[Done] = []
-        try:
-            done += self._files_with(self._divided(int(task)))
-        except SOURCE_FAILURES as failure:
-            done.append(failure)
+        with self._limited():
+            try:
+                done += self._files_with(self._divided(int(task)))
+            except SOURCE_FAILURES as failure:
+                done.append(failure)
         sync_written()
         return pickle.dumps(done)
 
@@ -91,10 +104,11 @@ class Appending:
         """
         prepare_worker()
         for number in (value for batch in numbers for value in batch.column(0).to_pylist()):
-            try:
-                yield from self._packed_of(number)
-            except SOURCE_FAILURES as failure:
-                yield _sent(None, None, None, pickle.dumps(failure))
+            with self._limited():
+                try:
+                    yield from self._packed_of(number)
+                except SOURCE_FAILURES as failure:
+                    yield _sent(None, None, None, pickle.dumps(failure))
         sync_written()
 
     def _packed_of(self, number: int) -> Iterator[pa.RecordBatch]:
@@ -130,14 +144,20 @@ class Appending:
                 yield from starmap(self._file_of, held.take_all())
         yield from starmap(self._file_of, held.take_all())
 
+    def _limited(self) -> AbstractContextManager[None]:
+        """Lone processes are limited themselves, and whoever waits for them does nothing that could be endless."""
+        return limited(None if self.is_apart else self.limits)
+
     def _file_of(self, cell: Cell | None, rows: pl.DataFrame) -> Appended:
+        note_progress()
         return Appended(self.files.write(cell, rows.to_arrow()), tuple(_spans(rows)))
 
     def _divided(self, number: int) -> Iterator[tuple[Cell | None, pl.DataFrame]]:
         """The records of one task by cell, some at a time; rejected ones have none."""
         some: list[pl.DataFrame] = []
         size = 0
-        for rows in self.read(number):
+        for rows in self._read(number):
+            note_progress()
             size += int(rows.estimated_size())
             some.append(rows)
             if size >= DIVIDED_BYTES:
@@ -145,6 +165,11 @@ class Appending:
                 some, size = [], 0
         if some:
             yield from by_cell(pl.concat(some), self.stream.partitions.length, self.buckets)
+
+    def _read(self, number: int) -> Iterable[pl.DataFrame]:
+        if self.is_apart and self.inputs and self.limits:
+            return read_apart(Work(self.stream, self.inputs, number, self.limits))
+        return self.read(number)
 
 
 def _are_enough(held: HeldRows) -> bool:
@@ -179,8 +204,22 @@ def _unpacked(packs: Iterable[pa.RecordBatch], before: list[Done]) -> Iterator[t
 def append(spark: SparkSession, appending: Appending) -> list[Appended]:
     """The new files with the records of all tasks.
 
-    Raises the SourceError or SourceChangedError of whichever task could not read the source.
+    Raises the SourceError or SourceChangedError of whichever task could not read the source. If a task ends its worker,
+    all are done once more, in processes that only this costs; files of the first time are never named by a snapshot.
     """
+    if isinstance(spark, InProcess):
+        # This process has more to do than to read.
+        return _appended(spark, replace(appending, limits=None))
+    try:
+        return _appended(spark, appending)
+    except Exception as error:
+        if not (appending.inputs and appending.limits and has_ended_worker(error)):
+            raise
+        _LOG.warning("%s: a worker ended while it read; once more, record by record", appending.stream.name)
+        return _appended(spark, replace(appending, is_apart=True))
+
+
+def _appended(spark: SparkSession, appending: Appending) -> list[Appended]:
     tasks = appending.tasks
     if tasks == 1 or isinstance(spark, InProcess):
         done = on_workers(spark, [b"%d" % number for number in range(tasks)], appending.read_and_write)

@@ -29,7 +29,15 @@ from dedup_platform.lake.receipts import (
 )
 from dedup_platform.lake.staged import Staged
 from dedup_platform.ledger import Head, Ledger
-from dedup_platform.sources.files import SourceFile, changed_since_listed, grouped, is_little, read_files, read_group
+from dedup_platform.sources.files import (
+    SourceFile,
+    changed_since_listed,
+    files_of_group,
+    grouped,
+    is_little,
+    read_files,
+    read_group,
+)
 from dedup_platform.sources.s3.access import S3Access
 from dedup_platform.spark.workers import tasks_at_once
 from dedup_platform.stream import Stream
@@ -187,8 +195,9 @@ class FilesIntake(Intake):
         """The files' records, written but not published; None if a file could not be read as it was listed."""
         groups = [files] if is_little(files) else grouped(files, tasks_at_once(self.lake.spark()))
         read = partial(read_group, stream, groups, s3=self._s3)
+        inputs = partial(files_of_group, stream, groups, s3=self._s3)
         try:
-            return self._stage(stream, head, len(groups), read, {"receipt": receipt})
+            return self._stage(stream, head, len(groups), read, inputs, {"receipt": receipt})
         except (SourceError, SourceChangedError):
             if self._changed(files, is_read=False):
                 return None, []

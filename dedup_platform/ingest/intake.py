@@ -9,6 +9,7 @@ from datetime import datetime
 from dedup_platform import tables
 from dedup_platform.errors import ConservationError
 from dedup_platform.ingest.append import Appending, Reader, Span, append
+from dedup_platform.ingest.one_by_one import Inputs
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake.commits import Commit
 from dedup_platform.lake.lakehouse import Lakehouse
@@ -17,6 +18,7 @@ from dedup_platform.lake.staged import Staged
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.planning.cells import Cell
 from dedup_platform.sources.clock_skew import clocks
+from dedup_platform.spark.task_limits import TaskLimits
 from dedup_platform.stream import Stream
 
 CELL_BYTES = 100 * 1024**2
@@ -47,14 +49,16 @@ class Intake(ABC):
         """Record in the lake that a batch that was held (`HeldBatchError.batch`) may be taken in as it is."""
 
     def _stage(
-        self, stream: Stream, head: Head, tasks: int, read: Reader, properties: SummaryValues
+        self, stream: Stream, head: Head, tasks: int, read: Reader, inputs: Inputs, properties: SummaryValues
     ) -> tuple[Staged, list[Span]]:
-        """The records of all tasks, written but not published, and where they come from.
+        """The records of all tasks, written but not published, and where they come from. `inputs` is what `read` reads.
 
         Raises the SourceError or SourceChangedError of whoever could not read them.
         """
         files = self.lake.table_files(stream, tables.RAW_EVENTS)
-        appending = Appending(stream, files, self.lake.buckets(stream), read, tasks)
+        settings = self.lake.catalog.settings
+        limits = TaskLimits(settings.task_memory_bytes, settings.record_seconds)
+        appending = Appending(stream, files, self.lake.buckets(stream), read, tasks, inputs=inputs, limits=limits)
         appended = append(self.lake.spark(), appending)
         added = [each.file for each in appended]
         place = (stream, tables.RAW_EVENTS, head.snapshot_id)

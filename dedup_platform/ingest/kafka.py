@@ -30,7 +30,16 @@ from dedup_platform.lake.receipts import PositionsReceipt, SummaryValues, new_re
 from dedup_platform.lake.snapshots import POSITIONS
 from dedup_platform.lake.staged import Staged
 from dedup_platform.ledger import Head, Ledger
-from dedup_platform.sources.kafka import Place, Positions, Range, Standing, Topic, TopicState, read_ranges
+from dedup_platform.sources.kafka import (
+    Place,
+    Positions,
+    Range,
+    Standing,
+    Topic,
+    TopicState,
+    ranges_of_task,
+    read_ranges,
+)
 from dedup_platform.stream import KafkaAppendTime, Stream
 
 _LOG = logging.getLogger(__name__)
@@ -211,9 +220,10 @@ class KafkaIntake(Intake):
     ) -> Commit:
         started = time.monotonic()
         cut = tasks(batch, size)
-        read = partial(read_ranges, stream, cut, dict(self._options), self.lake.catalog.settings.registry_login)
+        how = (stream, cut, dict(self._options), self.lake.catalog.settings.registry_login)
+        read, inputs = partial(read_ranges, *how), partial(ranges_of_task, *how)
         name = new_receipt_name()
-        staged, spans = self._stage(stream, head, len(cut), read, {POSITIONS: name, "reason": "ingest"})
+        staged, spans = self._stage(stream, head, len(cut), read, inputs, {POSITIONS: name, "reason": "ingest"})
         try:
             self._count_records(staged, spans)
             check_offsets(stream, spans, batch)

@@ -24,8 +24,19 @@ from dedup_platform.lake.snapshots import added_rejected_files, ancestry, cell_o
 from dedup_platform.lake.table_files import TableFiles
 from dedup_platform.ledger import Ledger
 from dedup_platform.planning.cells import Cell
-from dedup_platform.replay.rewrite import Choice, Dropping, Judge, Redecoding, Replay, Rewritten, is_dropped, rewrite
+from dedup_platform.replay.rewrite import (
+    Choice,
+    Dropping,
+    Judge,
+    Redecoding,
+    Replay,
+    Rewritten,
+    is_dropped,
+    is_replayed,
+    rewrite,
+)
 from dedup_platform.retries import retry_with_same_files
+from dedup_platform.spark.task_limits import TaskLimits
 from dedup_platform.stream import Stream
 from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, RAW_EVENTS
 
@@ -155,7 +166,7 @@ class Rejected:
 
         What is still rejected stays, with today's reason. `limit`: only the first ones in arrival order.
         """
-        chosen = self._first_of(stream, choice, limit, lambda rows: rows["payload"].is_not_null())
+        chosen = self._first_of(stream, choice, limit, lambda rows: is_replayed(choice, rows))
         return self._rewrite_rejected(stream, Replay(stream, chosen), "replayed")
 
     def drop(self, stream: Stream, choice: Choice, limit: int | None = None) -> Outcome:
@@ -189,8 +200,9 @@ class Rejected:
         if not files:
             return Outcome()
         table, buckets = self.lake.table_files(stream, RAW_EVENTS), self.lake.buckets(stream)
-        login = self.lake.catalog.settings.registry_login
-        done = rewrite(self.lake.spark(), stream, table, buckets, files, judge, login)
+        settings = self.lake.catalog.settings
+        limits = TaskLimits(settings.task_memory_bytes, settings.record_seconds)
+        done = rewrite(self.lake.spark(), stream, table, buckets, files, judge, settings.registry_login, limits)
         if not done.removed:
             return Outcome()
         removed = [file for file in files if file.file_path in done.removed]

@@ -7,7 +7,7 @@ Nothing is committed: what a task returns are files that no snapshot names yet.
 
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -18,14 +18,17 @@ import polars as pl
 from pyiceberg.manifest import DataFile
 from pyspark.sql import SparkSession
 
+from dedup_platform.errors import DeadlyRecordError
 from dedup_platform.lake.durable import sync_written
 from dedup_platform.lake.table_files import HeldRows, TableFiles, by_cell, frame_of
 from dedup_platform.recompute.chunks import TASK_BYTES, split_evenly
 from dedup_platform.sources.batch_decoding import BatchDecoder
 from dedup_platform.sources.contents import ListedContents
+from dedup_platform.sources.records import ENDED_PROCESS
 from dedup_platform.sources.registry import log_in
 from dedup_platform.sources.repeated import Runs
-from dedup_platform.spark.workers import on_workers
+from dedup_platform.spark.task_limits import TaskLimits, limited, note_progress
+from dedup_platform.spark.workers import InProcess, has_ended_worker, on_workers
 from dedup_platform.stream import Stream
 from dedup_platform.tables import ARRIVAL_ORDER, RAW_EVENTS, column_names
 
@@ -76,14 +79,18 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class Replay:
-    """Decodes rejected records again, with today's stream file. Those that have no payload stay as they are."""
+    """Decodes rejected records again, with today's stream file. Those that have no payload stay as they are.
+
+    So do those that ended a process, unless it is said by reason which are meant: they may end the task again.
+    """
 
     stream: Stream
     choice: Choice
 
     def __call__(self, rows: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
         """Those that became events, or whose reason is another one now. Only then is their arrival told anew."""
-        places = (self.choice.of(rows) & rows["payload"].is_not_null()).arg_true()
+        chosen = self.choice.of(rows) & is_replayed(self.choice, rows)
+        places = chosen.arg_true()
         before = rows[places]
         after = _decoded(before, self._decoder, is_arrival_fixed=False)
         is_event = after["rejection_reason"].is_null()
@@ -151,14 +158,25 @@ def rewrite(
     files: Sequence[DataFile],
     judge: Judge,
     login: str | None,
+    limits: TaskLimits | None = None,
 ) -> Rewritten:
     """Have Spark's workers judge the rows of these files of `raw_events`; small files share a task.
 
-    `login` is that of the stream's schema registry.
+    `login` is that of the stream's schema registry. Raises DeadlyRecordError if a record ends its worker.
     """
+    if isinstance(spark, InProcess):
+        limits = None
     tasks = [pickle.dumps(part) for part in split_evenly(files, lambda file: file.file_size_in_bytes, TASK_BYTES)]
-    run = partial(_run, stream, table, buckets, judge, login)
-    done: list[Rewritten] = [pickle.loads(each) for each in on_workers(spark, tasks, run)]
+    run = partial(_run_limited, limits, partial(_run, stream, table, buckets, judge, login))
+    try:
+        done: list[Rewritten] = [pickle.loads(each) for each in on_workers(spark, tasks, run)]
+    except Exception as error:
+        if not has_ended_worker(error):
+            raise
+        raise DeadlyRecordError(
+            f"{stream.name}: a record ended the process that decoded it again, and nothing was changed. Choose others "
+            "by --reason, --source, --since or --until, or put the stream file right first."
+        ) from error
     return Rewritten(
         frozenset(path for each in done for path in each.removed),
         tuple(table.partitioned(file) for each in done for file in each.added),
@@ -166,9 +184,22 @@ def rewrite(
     )
 
 
+def is_replayed(choice: Choice, rows: pl.DataFrame) -> pl.Series:
+    """Whether each of the rejected records that are meant can be decoded again, and should."""
+    has_payload = rows["payload"].is_not_null()
+    if choice.reason is not None:
+        return has_payload
+    return has_payload & ~rows["rejection_reason"].str.starts_with(ENDED_PROCESS).fill_null(value=False)
+
+
 def is_dropped(rows: pl.DataFrame) -> pl.Series:
     """Whether each rejected record was dropped."""
     return rows["rejection_reason"].str.starts_with(DROPPED)
+
+
+def _run_limited(limits: TaskLimits | None, run: Callable[[bytes], bytes], task: bytes) -> bytes:
+    with limited(limits):
+        return run(task)
 
 
 def _run(stream: Stream, table: TableFiles, buckets: int, judge: Judge, login: str | None, task: bytes) -> bytes:
@@ -184,11 +215,13 @@ def _run(stream: Stream, table: TableFiles, buckets: int, judge: Judge, login: s
             write()
 
     def write() -> None:
+        note_progress()
         added.extend(table.write(cell, rows.to_arrow()) for cell, rows in held.take_all())
 
     for file in pickle.loads(task):
         changed = []
         for rows in _frames(table, file, names):
+            note_progress()
             places, after = judge(rows)
             counts.update(_outcomes(rows[places], after))
             hold(after)

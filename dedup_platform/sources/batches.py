@@ -1,6 +1,6 @@
 """Rows of `raw_events` as frames of bounded size."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from dedup_platform.sources.repeated import Repeated, Runs, Values, repeated_eac
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
 
-__all__ = ["Coordinate", "Delivered", "RawBatches", "RecordChunk"]
+__all__ = ["Coordinate", "Delivered", "Input", "Part", "RawBatches", "RecordChunk"]
 
 Coordinate = tuple[str, int, int, int]
 """source, source_partition, source_offset, source_index"""
@@ -74,6 +74,25 @@ class RecordChunk:
         records, deliveries, coordinates = zip(*delivered, strict=True)
         payloads, contents, contexts = zip(*records, strict=True)
         return cls(payloads, ListedContents(contents), contexts, deliveries, *zip(*coordinates, strict=True))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file, or one message: if it cannot be read to its end, one rejected record stands for the rest."""
+
+    records: Iterator[Delivered]
+    """One by one, none of them read before it is asked for."""
+    rest: Callable[[Delivered | None, str], Delivered]
+    """The record that stands for what follows the last one that could be read, with the reason."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """What one task reads as a whole: a file, or a range of messages. Both ways give the same records in one order."""
+
+    together: Callable[[], Iterator[Delivered | RecordChunk]]
+    parts: Callable[[], Iterator[Part]]
+    is_file: bool
 
 
 class RawBatches:

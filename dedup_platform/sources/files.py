@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dedup_platform import schemas
 from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.escapes import one_line
-from dedup_platform.sources.batches import Delivered, RawBatches, RecordChunk
+from dedup_platform.sources.batches import Delivered, Input, Part, RawBatches, RecordChunk
 from dedup_platform.sources.compression import DamageError, decompressed
 from dedup_platform.sources.contents import Batch
 from dedup_platform.sources.decoding import EventDecoder
@@ -38,6 +38,7 @@ from dedup_platform.sources.text.json_lines import json_batches
 from dedup_platform.sources.text.json_records import json_records
 from dedup_platform.sources.text.json_shapes import JsonShapes
 from dedup_platform.sources.text.lines import Lines
+from dedup_platform.spark.task_limits import is_for_lack_of_memory
 from dedup_platform.spark.workers import prepare_worker
 from dedup_platform.stream import Stream
 
@@ -45,6 +46,7 @@ __all__ = [
     "Listing",
     "SourceFile",
     "changed_since_listed",
+    "files_of_group",
     "grouped",
     "is_little",
     "list_files",
@@ -85,12 +87,21 @@ def read_group(
     Whatever a file holds becomes rows, rejected ones if need be. SourceError for a file that cannot be opened,
     SourceChangedError for one that is not as it was listed.
     """
-    batches, shapes = RawBatches(stream), JsonShapes()
-    yield from batches.of(
-        delivered
-        for file, generation in groups[number]
-        for delivered in _delivered(stream, file, generation, s3, batches.decoder, shapes)
-    )
+    batches = RawBatches(stream)
+    files = _files(stream, groups[number], s3, batches.decoder)
+    yield from batches.of(delivered for file in files for delivered in file.together())
+
+
+def files_of_group(stream: Stream, groups: Sequence[Group], number: int, s3: S3Access = _AS_FOUND) -> Iterator[Input]:
+    """The files of one group, each by itself. Errors as those of `read_group`."""
+    return _files(stream, groups[number], s3, EventDecoder(stream))
+
+
+def _files(stream: Stream, group: Group, s3: S3Access, decoder: EventDecoder) -> Iterator[Input]:
+    shapes = JsonShapes()
+    for file, generation in group:
+        of_file = (stream, file, generation, s3, decoder)
+        yield Input(partial(_delivered, *of_file, shapes), partial(_parts, *of_file), is_file=True)
 
 
 def records_of(stream: Stream, file: SourceFile, s3: S3Access = _AS_FOUND) -> Iterator[Record]:
@@ -191,8 +202,8 @@ def _delivered(
 ) -> Iterator[Delivered | RecordChunk]:
     """The records of one file; one stands for the rest of it if an error comes that nobody foresaw."""
     delivery = decoder.delivery(file.path, file.modified, stream.source.format)
+    following = 0
     with _content_of(stream, file, s3) as content:
-        following = 0
         try:
             batches = _batches(stream, content, file.path, decoder.messages, shapes)
             if batches is None:
@@ -206,11 +217,30 @@ def _delivered(
                 yield RecordChunk.of_batch(batch, delivery, file.path, generation, offsets, indexes)
                 following += count
         except UNFORESEEN as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                # The machine's, and not the file's.
+            if (isinstance(error, OSError) and error.errno is not None) or is_for_lack_of_memory(error):
+                # The machine's, or of some records that are read alone then: not the file's.
                 raise
-            rest = damaged(b"", DamageError(unprocessable(error), None), format=stream.source.format)
-            yield rest, delivery, (file.path, generation, following, 0)
+            yield _rest_of(stream, unprocessable(error)), delivery, (file.path, generation, following, 0)
+
+
+def _parts(stream: Stream, file: SourceFile, generation: int, s3: S3Access, decoder: EventDecoder) -> Iterator[Part]:
+    """One file, whose records are read one by one."""
+    delivery = decoder.delivery(file.path, file.modified, stream.source.format)
+
+    def rest(last: Delivered | None, reason: str) -> Delivered:
+        following = last[2][2] + 1 if last else 0
+        return _rest_of(stream, reason), delivery, (file.path, generation, following, 0)
+
+    with _content_of(stream, file, s3) as content:
+        records = (
+            (record, delivery, (file.path, generation, number, index))
+            for record, number, index in placed_records(stream, content, file.path)
+        )
+        yield Part(records, rest)
+
+
+def _rest_of(stream: Stream, reason: str) -> Record:
+    return damaged(b"", DamageError(reason, None), format=stream.source.format)
 
 
 def _batches(

@@ -70,8 +70,11 @@ class MessageReader:
         except RejectedError as rejected:
             yield undivided(value, rejected.reason, **facts)
         except UNFORESEEN as error:
-            reason = unprocessable(error)
-            yield (b"", reason, context_text(**facts, rest=True)) if count else undivided(value, reason, **facts)
+            yield _rest(value, unprocessable(error), count > 0, facts)
+
+    def rest(self, value: bytes, reason: str, is_begun: bool) -> Record:
+        """The record that stands for a message, or for what follows the records of it that could be read."""
+        return _rest(value, reason, is_begun, {"format": self._source.format})
 
     def batch(self, value: bytes) -> tuple[EncodedContents, str] | None:
         """The contents of a message whose records can be read together, and the payload_context of each.
@@ -284,6 +287,10 @@ def _looked_at(fields: Fields) -> list[str] | None:
     if isinstance(fields.event_id, FieldHash) and fields.event_id.hash == "*":
         return None
     return sorted({path.top for _, path in named_fields(fields)})
+
+
+def _rest(value: bytes, reason: str, is_begun: bool, facts: dict[str, Any]) -> Record:
+    return (b"", reason, context_text(**facts, rest=True)) if is_begun else undivided(value, reason, **facts)
 
 
 def _csv_records(body: bytes, csv: CsvFormat | None, facts: dict[str, Any]) -> Iterator[Record]:

@@ -16,6 +16,7 @@ __all__ = [
     "BEFORE_START",
     "BEYOND_HORIZON",
     "DAMAGED_FILE",
+    "ENDED_PROCESS",
     "EVENT_TIME_IN_FUTURE",
     "IMPOSSIBLE_EVENT_TIME",
     "MALFORMED_RECORD",
@@ -35,6 +36,7 @@ __all__ = [
     "Record",
     "RejectedError",
     "bounded",
+    "content_of",
     "context_text",
     "damaged",
     "encoded",
@@ -42,6 +44,7 @@ __all__ = [
     "pass_on_intended",
     "undivided",
     "unprocessable",
+    "watch_contents",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -60,6 +63,7 @@ MISSING_FIELD = "missing_field:"  # and the field's name
 DAMAGED_FILE = "damaged_file"
 UNKNOWN_SCHEMA = "unknown_schema"
 UNPROCESSABLE = "unprocessable:"  # and the type of the error that nobody foresaw
+ENDED_PROCESS = "ended_process:"  # and the signal, limit or error that ended it
 TOMBSTONE = "tombstone"
 """A Kafka message without a value: it says that its key is gone, not that something happened."""
 
@@ -121,7 +125,23 @@ def bounded(payload: bytes, read: Callable[[bytes], Content], context: str, fact
     """A record with what `read` finds in it, unless it is oversized; `context` is the text of the facts."""
     if len(payload) > MAX_RECORD_BYTES:
         return oversized(payload, **facts)
-    return payload, read(payload), context
+    return payload, content_of(read, payload), context
+
+
+def content_of(read: Callable[[bytes], Content], payload: bytes) -> Content:
+    """What `read` finds in a record of a file or message that is read record by record."""
+    return read(payload) if _watcher is None else _watcher(read, payload)
+
+
+Watcher = Callable[[Callable[[bytes], Content], bytes], Content]
+"""Reads the content of a record, or gives a reason without."""
+_watcher: Watcher | None = None
+
+
+def watch_contents(watcher: Watcher | None) -> None:
+    """From now on, in this process, `content_of` leaves it to `watcher` to read contents; to None, to nobody."""
+    global _watcher  # whoever reads is many calls below of who watches, in a process of its own
+    _watcher = watcher
 
 
 def oversized(payload: bytes, **facts: Any) -> Record:

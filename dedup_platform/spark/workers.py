@@ -15,6 +15,8 @@ from pyspark.cloudpickle import dumps
 from pyspark.sql import SparkSession, functions as F
 
 _NEW_OBJECTS = 100_000
+# The last is Python's, and not the OutOfMemoryError of Java.
+_WORKER_ENDED = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure|\bMemoryError")
 
 
 class InProcess:
@@ -43,6 +45,11 @@ def on_workers(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes
     # Spark Connect knows no RDDs. Elsewhere they spare the cold start of Spark's SQL, three seconds, and planning.
     send = _by_rdd if isinstance(spark, SparkSession) else _by_sql
     return send(spark, tasks, run)
+
+
+def has_ended_worker(error: Exception) -> bool:
+    """Whether an error of Spark says that work ended a worker, or that one ran out of memory."""
+    return _WORKER_ENDED.search(str(error)) is not None
 
 
 def _by_rdd(spark: SparkSession, tasks: Sequence[bytes], run: Callable[[bytes], bytes]) -> list[bytes]:

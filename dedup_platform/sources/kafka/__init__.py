@@ -1,7 +1,17 @@
 """Kafka as a source: what a topic holds, and explicit ranges of its offsets as rows of `raw_events`."""
 
 from dedup_platform.sources.kafka.positions import Place, Positions, Standing
-from dedup_platform.sources.kafka.reading import Range, read_ranges
+from dedup_platform.sources.kafka.reading import Range, ranges_of_task, read_ranges
 from dedup_platform.sources.kafka.topic import OffsetExtent, Topic, TopicState
 
-__all__ = ["OffsetExtent", "Place", "Positions", "Range", "Standing", "Topic", "TopicState", "read_ranges"]
+__all__ = [
+    "OffsetExtent",
+    "Place",
+    "Positions",
+    "Range",
+    "Standing",
+    "Topic",
+    "TopicState",
+    "ranges_of_task",
+    "read_ranges",
+]

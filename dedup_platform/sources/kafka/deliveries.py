@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
-from dedup_platform.sources.batches import Delivered, RecordChunk
+from dedup_platform.sources.batches import Delivered, Part, RecordChunk
 from dedup_platform.sources.decoding import CREATE_TIME, Delivery, EventDecoder
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.records import UNFORESEEN, encoded, pass_on_intended
@@ -65,17 +65,33 @@ class MessageDeliveries:
         )
 
     def _alone(self, message: Message, source: str, partition: int) -> Iterator[Delivered | RecordChunk]:
-        facts, delivery = _facts(message), self._delivery(message.timestamp())
         value, offset = message.value(), offset_of(message)
         if value is not None and (batch := self._reader.batch(value)):
             contents, context = batch
+            delivery = self._delivery(message.timestamp())
             first = 0
-            for some in contents.batches(_joined(context, facts)):
+            for some in contents.batches(_joined(context, _facts(message))):
                 count = len(some[1])
                 offsets, indexes = Repeated(offset, count), range(first, first + count)
                 yield RecordChunk.of_batch(some, delivery, source, partition, offsets, indexes)
                 first += count
             return
+        yield from self._each(message, source, partition)
+
+    def part(self, message: Message, source: str, partition: int) -> Part:
+        """The records of one message, read one by one."""
+
+        def rest(last: Delivered | None, reason: str) -> Delivered:
+            index = last[2][3] + 1 if last else 0
+            payload, _, context = self._reader.rest(message.value() or b"", reason, is_begun=last is not None)
+            delivery, place = self._delivery(message.timestamp()), (source, partition, offset_of(message), index)
+            return (payload, reason, _joined(context, _facts(message))), delivery, place
+
+        return Part(self._each(message, source, partition), rest)
+
+    def _each(self, message: Message, source: str, partition: int) -> Iterator[Delivered]:
+        facts, delivery = _facts(message), self._delivery(message.timestamp())
+        value, offset = message.value(), offset_of(message)
         records = [self._reader.tombstone] if value is None else self._reader.records(value)
         for index, (payload, content, context) in enumerate(records):
             yield (payload, content, _joined(context, facts)), delivery, (source, partition, offset, index)

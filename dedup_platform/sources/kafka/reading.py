@@ -7,13 +7,15 @@ partition in mid-batch. Ranges are explicit, so a task that Spark repeats gives 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from dedup_platform.errors import SourceError
-from dedup_platform.sources.batches import RawBatches
+from dedup_platform.sources.batches import Delivered, Input, Part, RawBatches, RecordChunk
+from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.frame_sizes import MAX_BYTES, MAX_ROWS
 from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, described, failures_named, properties
 from dedup_platform.sources.kafka.deliveries import MessageDeliveries, offset_of
@@ -21,7 +23,7 @@ from dedup_platform.sources.kafka.positions import Place
 from dedup_platform.sources.registry import log_in
 from dedup_platform.stream import KafkaSource, Stream
 
-__all__ = ["Range", "messages_of", "read_ranges"]
+__all__ = ["Range", "messages_of", "ranges_of_task", "read_ranges"]
 
 _MESSAGES_AT_ONCE = 10_000
 
@@ -50,15 +52,40 @@ def read_ranges(
     Whatever a message holds becomes rows, rejected ones if need be. SourceError if the brokers stay away, or an offset
     is gone.
     """
+    batches = RawBatches(stream)
+    ranges = _ranges(stream, tasks[number], options, login, batches.decoder)
+    yield from batches.of(delivered for range_ in ranges for delivered in range_.together())
+
+
+def ranges_of_task(
+    stream: Stream, tasks: Sequence[Sequence[Range]], options: Mapping[str, str], login: str | None, number: int
+) -> Iterator[Input]:
+    """The ranges of one task, each by itself; what is said of `read_ranges` holds."""
+    return _ranges(stream, tasks[number], options, login, EventDecoder(stream))
+
+
+def _ranges(
+    stream: Stream, ranges: Sequence[Range], options: Mapping[str, str], login: str | None, decoder: EventDecoder
+) -> Iterator[Input]:
     log_in(stream.source, login)
-    source, batches = stream.kafka, RawBatches(stream)
-    deliveries = MessageDeliveries(stream, batches.decoder)
-    yield from batches.of(
-        delivered
-        for range_ in tasks[number]
-        for messages in _portions(messages_of(source, options, range_))
-        for delivered in deliveries.of(messages, range_.start.source(source.topic), range_.partition)
-    )
+    deliveries = MessageDeliveries(stream, decoder)
+    for range_ in ranges:
+        of_range = (stream.kafka, options, deliveries, range_)
+        yield Input(partial(_together, *of_range), partial(_parts, *of_range), is_file=False)
+
+
+def _together(
+    source: KafkaSource, options: Mapping[str, str], deliveries: MessageDeliveries, range_: Range
+) -> Iterator[Delivered | RecordChunk]:
+    for messages in _portions(messages_of(source, options, range_)):
+        yield from deliveries.of(messages, range_.start.source(source.topic), range_.partition)
+
+
+def _parts(
+    source: KafkaSource, options: Mapping[str, str], deliveries: MessageDeliveries, range_: Range
+) -> Iterator[Part]:
+    for message in messages_of(source, options, range_):
+        yield deliveries.part(message, range_.start.source(source.topic), range_.partition)
 
 
 def messages_of(source: KafkaSource, options: Mapping[str, str], range_: Range) -> Iterator[Message]:

@@ -11,6 +11,7 @@ from dedup_platform.sources.records import (
     MAX_RECORD_BYTES,
     Content,
     Record,
+    content_of,
     context_text,
     damaged,
     oversized,
@@ -55,7 +56,7 @@ def json_records(lines: Lines) -> Iterator[Record]:
             if len(payload) > MAX_RECORD_BYTES:
                 yield oversized(payload, format="json")
             elif payload and not payload.isspace():
-                yield payload, json_content(payload), context
+                yield payload, content_of(json_content, payload), context
     if lines.damage:
         yield damaged(lines.rest, lines.damage, format="json")
 
