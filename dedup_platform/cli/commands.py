@@ -26,7 +26,7 @@ from dedup_platform.cli.process import ON_INTERRUPT, run_to_its_end
 from dedup_platform.cli.publish import publish
 from dedup_platform.cli.sample import tell_sample
 from dedup_platform.maintenance.upkeep import Upkeep
-from dedup_platform.orchestration.progress import shown
+from dedup_platform.orchestration.progress import shown, shown_together
 from dedup_platform.replay.rejected import REJECTED_EVENTS
 from dedup_platform.settings import load_settings
 from dedup_platform.spark import connect_server
@@ -51,6 +51,9 @@ source has lost, a batch that is held because too much of it would be rejected, 
 
 130  interrupted
 """
+
+STREAMS_AT_ONCE = 8
+"""Most of a run is waiting: for Spark, which all share, for sources and for sinks."""
 
 app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 app.add_typer(sources.files_app, name="files")
@@ -97,17 +100,24 @@ def run(
     stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Only this stream.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ingest all that waits, recompute until nothing is stale, and publish to sinks. Dagster's UI shows the runs."""
-    from dedup_platform.orchestration.embedded import note_interrupted, run_stream, steps_of
+    """Ingest all that waits, recompute until nothing is stale, and publish to sinks. Dagster's UI shows the runs.
+
+    Streams are worked on side by side, up to eight at once: one whose source does not answer keeps no other waiting.
+    """
+    from dedup_platform.orchestration.embedded import note_interrupted, open_instance, run_stream_in, steps_of
 
     deployment = Deployment.of(streams)
     ON_INTERRUPT.append(partial(note_interrupted, deployment.platform()))
+    chosen = deployment.chosen(stream)
+    with (
+        open_instance(deployment.settings, keeps_output=len(chosen) == 1) as instance,
+        shown_together(err, {each.name: steps_of(each) for each in chosen}) as listener_of,
+    ):
 
-    def run_one(each: Stream) -> None:
-        with shown(err, each.name, steps_of(each)) as listener:
-            run_stream(deployment.settings, deployment.streams, each.name, listener)
+        def run_one(each: Stream) -> None:
+            run_stream_in(instance, deployment.settings, deployment.streams, each.name, listener_of(each.name))
 
-    outcome = deployment.for_each(stream, run_one)
+        outcome = deployment.for_each(stream, run_one, at_once=STREAMS_AT_ONCE)
     _print_status(deployment, stream, as_json)
     outcome.end()
 

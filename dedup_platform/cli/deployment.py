@@ -2,7 +2,10 @@
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -99,14 +102,20 @@ class Deployment:
     def platform(self) -> Platform:
         return Platform(self.settings, self.streams, spark=lambda: spark_session(self.settings))
 
-    def for_each(self, name: str | None, act: Callable[[Stream], T]) -> Outcome[T]:
-        """Do it for the named stream, or for all: one stream's trouble, or its file's, is not another's."""
+    def for_each(self, name: str | None, act: Callable[[Stream], T], at_once: int = 1) -> Outcome[T]:
+        """Do it for the named stream, or for all: one stream's trouble, or its file's, is not another's.
+
+        Of several streams, so many are worked on `at_once`, each in a thread.
+        """
         outcome = Outcome[T]({}, [] if name else list(self.broken))
-        for stream in self.chosen(name):
-            try:
-                outcome.done[stream.name] = act(stream)
-            except Exception as error:
-                outcome.failures.append(error)
+        streams = self.chosen(name)
+        with ThreadPoolExecutor(at_once) if min(at_once, len(streams)) > 1 else nullcontext() as threads:
+            results = [threads.submit(act, each).result if threads else partial(act, each) for each in streams]
+            for stream, result in zip(streams, results, strict=True):
+                try:
+                    outcome.done[stream.name] = result()
+                except Exception as error:
+                    outcome.failures.append(error)
         return outcome
 
     def chosen(self, name: str | None) -> list[Stream]:

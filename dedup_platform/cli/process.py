@@ -15,6 +15,7 @@ from dedup_platform.cli.exits import INTERRUPTED, exit_code, message_of
 
 ON_INTERRUPT: list[Callable[[], None]] = []
 """What the command says of itself before its process ends, should it be interrupted."""
+_GLANCE = 0.1  # seconds
 
 
 def run_to_its_end(app: Callable[[], object]) -> None:
@@ -27,7 +28,9 @@ def run_to_its_end(app: Callable[[], object]) -> None:
     worker = Thread(target=lambda: codes.append(_run(app)), daemon=True)
     worker.start()
     try:
-        worker.join()
+        # Once Polars is imported an interrupt does not end a wait: it is seen between two.
+        while worker.is_alive():
+            worker.join(_GLANCE)
     except KeyboardInterrupt:
         err.print()
         err.print("interrupted; what was committed stays, and the next run goes on from there")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 
 import dagster as dg
+from dagster._core.instance.ref import InstanceRef  # the only way to have Dagster's settings, but for one
 from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 
@@ -35,6 +36,10 @@ storage:
       env: {DAGSTER_URI}
 """
 
+_NO_OUTPUT = {
+    "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+}
+
 
 def steps_of(stream: Stream) -> int:
     """How many steps it is from the source to the last sink."""
@@ -58,21 +63,26 @@ def make_dagster_home(settings: Settings) -> None:
 
 
 @contextmanager
-def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
+def open_instance(settings: Settings, keeps_output: bool = True) -> Iterator[dg.DagsterInstance]:
     """Dagster's instance in its home; its settings and databases are made where there are none.
 
-    Raises UnreachableError if its Postgres is not there.
+    Without `keeps_output` it does not keep what steps print: it takes a process's output away meanwhile, so of several
+    runs in one process none would get its own, or get it back. Raises UnreachableError if its Postgres is not there.
     """
     make_dagster_home(settings)
     if settings.dagster_uri:
         _try(settings.dagster_uri)
-    home = str(settings.dagster_home)
+    told = InstanceRef.from_dir(str(settings.dagster_home), overrides=None if keeps_output else _NO_OUTPUT)
     try:
-        opened = dg.DagsterInstance.from_config(home)
+        opened = dg.DagsterInstance.from_ref(told)
     except DBAPIError:
         # Another process made Dagster's own tables between Dagster's look and its try: now they are there.
-        opened = dg.DagsterInstance.from_config(home)
+        opened = dg.DagsterInstance.from_ref(told)
     with opened as instance:
+        if not keeps_output:
+            # At every run Dagster would tell Python's logging anew what its settings say: while another thread logs,
+            # both wait for each other for ever.
+            vars(instance)["get_yaml_python_handlers"] = list
         yield instance
 
 
@@ -86,24 +96,33 @@ def _try(uri: str) -> None:
 def run_stream(settings: Settings, streams: Mapping[str, Stream], name: str, listener: Listener) -> None:
     """Ingest all that waits for one stream, recompute until nothing is stale, then bring its sinks up to date.
 
-    Fails runs whose process is dead first, so that nobody waits for them. What a step raises comes through as it is;
-    what a sink raises, once the others are done.
+    What a step raises comes through as it is; what a sink raises, once the others are done.
+    """
+    with open_instance(settings) as instance:
+        run_stream_in(instance, settings, streams, name, listener)
+
+
+def run_stream_in(
+    instance: dg.DagsterInstance, settings: Settings, streams: Mapping[str, Stream], name: str, listener: Listener
+) -> None:
+    """`run_stream` with an instance that is open: several threads may each run a stream, if it keeps no output.
+
+    Fails runs whose process is dead first, so that nobody waits for them.
     """
     stream = streams[name]
-    with open_instance(settings) as instance:
-        for run_id in runs.fail_dead_runs(instance):
-            listener.say(f"run {run_id[:8]} was dead: it is marked as failed and its slots are free")
-        _wait_for_pools(instance, stream, listener)
-        definitions = build_definitions(settings, streams, loggers={LISTENER: listening_logger(listener)})
-        _execute(definitions, instance, runs.ingest_job_name(stream), {runs.POLICY: runs.IGNORED})
-        failures = []
-        for sink in stream.publish.sinks:
-            try:
-                _execute(definitions, instance, runs.sink_job_name(stream, sink), {})
-            except Exception as error:
-                failures.append(error)
-        if failures:
-            raise failures[0]
+    for run_id in runs.fail_dead_runs(instance):
+        listener.say(f"run {run_id[:8]} was dead: it is marked as failed and its slots are free")
+    _wait_for_pools(instance, stream, listener)
+    definitions = build_definitions(settings, streams, loggers={LISTENER: listening_logger(listener)})
+    _execute(definitions, instance, runs.ingest_job_name(stream), {runs.POLICY: runs.IGNORED})
+    failures = []
+    for sink in stream.publish.sinks:
+        try:
+            _execute(definitions, instance, runs.sink_job_name(stream, sink), {})
+        except Exception as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]
 
 
 def _execute(definitions: dg.Definitions, instance: dg.DagsterInstance, job: str, tags: Mapping[str, str]) -> None:

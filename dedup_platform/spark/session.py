@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from threading import Lock, get_ident
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
@@ -38,6 +39,8 @@ _JAVA_OPTIONS = "-XX:+UseParallelGC -Duser.timezone=UTC"
 _DAEMON = "dedup_platform.worker_daemon"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 IVY = Path.home() / ".ivy2.5.2"  # Spark 4.1's own default
+_STARTING = Lock()
+"""One thread at a time starts Spark: what Java is told on the way is in the environment, which is the process's."""
 # Of properties whose names look so, Spark shows no value in its UI, its logs and its answers; its own default knows
 # fewer names.
 _SECRET = "(?i)secret|password|token|credential|access[.-]?key"
@@ -83,12 +86,14 @@ def open_session(settings: Settings, build: Callable[[], SparkSession]) -> Spark
     if settings.spark_remote:
         return opened(settings, build)
     secrets = {name: value for name, value in spark_conf(settings).items() if _is_secret(name)}
-    with _file_for_java(secrets) if secrets else nullcontext():
+    with _STARTING, _file_for_java(secrets) if secrets else nullcontext():
         session = build()
     for name, value in secrets.items():
         if name.startswith("spark.sql."):
             # Where Java ran already, nobody read the file.
             session.conf.set(name, value)
+    # Threads that work side by side get equal shares of Spark.
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", f"thread {get_ident()}")
     return session
 
 
@@ -149,6 +154,7 @@ def _application(settings: Settings) -> dict[str, str]:
     return here | {
         "spark.app.name": "dedup_platform",
         "spark.driver.memory": settings.driver_memory,
+        "spark.scheduler.mode": "FAIR",
         "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} '-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}'",
         "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
         **jars_conf(settings.jars),

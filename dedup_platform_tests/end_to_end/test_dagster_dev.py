@@ -20,11 +20,14 @@ from dedup_platform.testing.judge import wrong_rows
 from dedup_platform.testing.servers import PostgresServer, S3Server
 from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, Webserver, dagster_dev, wait_until
 from dedup_platform_tests.end_to_end.processes import CommandLine
+from dedup_platform_tests.end_to_end.stuck import silence, write_stuck_stream
 from dedup_platform_tests.orchestration.conftest import QUIET
 from dedup_platform_tests.servers import new_name
 
 DAYS = ("2024-03-01", "2024-03-02", "2024-03-03", "2024-03-04")
 DERIVED = (tables.DUPLICATE_EVENTS, *tables.DERIVED)
+STUCK = ("before", "last")
+"""Streams whose source never answers: neither their sensors nor their runs keep others waiting."""
 
 
 def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: SparkSession) -> None:
@@ -32,11 +35,16 @@ def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: Spark
     run_stream(settings, {stream.name: stream}, stream.name, QUIET)
     environment = BRIEF | {
         "DEDUP_PLATFORM_HOME": str(settings.home),
-        "DEDUP_PLATFORM_STREAMS": str(stream.origin),
+        "DEDUP_PLATFORM_STREAMS": str(tmp_path),
         "DAGSTER_HOME": str(settings.dagster_home),
     }
-    with dagster_dev(environment, tmp_path / "dagster.log") as server:
-        a_day(server, stream)
+    with silence() as brokers:
+        for name in STUCK:
+            write_stuck_stream(tmp_path, name, brokers)
+        with dagster_dev(environment, tmp_path / "dagster.log") as server:
+            stuck = [server.materialize([[name, tables.RAW_EVENTS]], DAYS[0]) for name in STUCK]
+            a_day(server, stream)
+            assert "SUCCESS" not in map(server.status, stuck)
     check(Platform(settings, {stream.name: stream}, lambda: spark), stream)
 
 
