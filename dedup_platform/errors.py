@@ -10,7 +10,8 @@ DedupPlatformError
 ├── SinkError                the store of a sink does not answer, or cannot do what it is asked
 ├── RefusedRowsError         the store of a sink does not take a row
 ├── LostRecordsError         the source no longer holds records that were not read yet
-├── UnknownFileError         no file of this path can be accepted
+├── UnknownFileError         no file of this path can be accepted, or skipped
+├── UnknownOffsetsError      offsets that are to be skipped do not wait to be read
 ├── UnknownRecordError       no rejected record has these coordinates
 ├── DeadlyRecordError        a record ended the process that decoded it again; nothing was changed
 ├── SparkServerError         the Spark Connect server is not there, or went away in the middle of the work
@@ -51,6 +52,7 @@ __all__ = [
     "SparkServerError",
     "StreamFileError",
     "UnknownFileError",
+    "UnknownOffsetsError",
     "UnknownRecordError",
     "UnknownStreamError",
     "UnreachableError",
@@ -157,6 +159,10 @@ class LostRecordsError(DedupPlatformError):
 
 class UnknownFileError(DedupPlatformError):
     """A file was named that did not change after it was read."""
+
+
+class UnknownOffsetsError(DedupPlatformError):
+    """Offsets that are to be skipped were read already, or are not there."""
 
 
 class UnknownRecordError(DedupPlatformError):

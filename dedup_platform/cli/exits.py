@@ -12,6 +12,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.SettingsError, 2),
     (errors.UnknownStreamError, 2),
     (errors.UnknownFileError, 2),
+    (errors.UnknownOffsetsError, 2),
     (errors.UnknownRecordError, 2),
     (errors.ConflictError, 3),
     (errors.SourceChangedError, 3),

@@ -103,6 +103,10 @@ def print_status(console: Console, statuses: Iterable[tuple[Stream, Status]]) ->
             console.print(f"  {path}: {reason}", markup=False)
         if len(reasons) > SHOWN:
             console.print(f"  and {len(reasons) - SHOWN:,} more files that are left alone")
+        for left_out in status.skipped[:SHOWN]:
+            console.print(f"  {left_out}: skipped", markup=False)
+        if len(status.skipped) > SHOWN:
+            console.print(f"  and {len(status.skipped) - SHOWN:,} more that are skipped")
 
 
 def _print_followers(console: Console, status: Status) -> None:

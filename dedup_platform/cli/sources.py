@@ -1,5 +1,6 @@
 """Commands about sources: how far they have been read, and what people decide about files, offsets and batches."""
 
+import re
 from dataclasses import asdict
 from typing import Annotated
 
@@ -13,6 +14,8 @@ offsets_app = typer.Typer(
     help="Look at how far a topic has been read, and decide about what it lost.", no_args_is_help=True
 )
 batches_app = typer.Typer(help="Decide about batches that are held.", no_args_is_help=True)
+
+_OFFSETS = re.compile(r"([0-9]{1,19})(?:\.\.([0-9]{1,19}))?")
 
 
 @files_app.command()
@@ -29,6 +32,36 @@ def accept(
     relative = [source.below_root(path) for path in paths]
     deployment.platform().source.accept_files(stream, relative)
     out.print(f"{len(relative)} files accepted; the next run reads them again.")
+
+
+@files_app.command("skip")
+def skip_files(
+    stream: StreamArgument,
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Absolute, an s3:// URL, or below the source's folder.")
+    ],
+    streams: StreamsOption = None,
+) -> None:
+    """Leave out files that wait, as they are now: they count as read. `files accept` reads them after all."""
+    deployment = Deployment.of(streams)
+    source = deployment.of_files(stream).files
+    relative = [source.below_root(path) for path in paths]
+    deployment.platform().source.skip_files(stream, relative)
+    out.print(f"{len(relative)} files skipped; the next run goes on without them.")
+
+
+@offsets_app.command("skip")
+def skip_offsets(
+    stream: StreamArgument,
+    partition: Annotated[int, typer.Argument(min=0, metavar="PARTITION")],
+    offsets: Annotated[str, typer.Argument(metavar="OFFSET|FIRST..LAST")],
+    streams: StreamsOption = None,
+) -> None:
+    """Leave out messages that wait, for ever: all others are read, also those before them."""
+    deployment = Deployment.of(streams)
+    chosen = _offsets(offsets)
+    deployment.platform().source.skip_offsets(deployment.of_topic(stream).name, partition, chosen)
+    out.print(f"{len(chosen):,} offsets skipped; the next run goes on without them.")
 
 
 @offsets_app.command("show")
@@ -57,3 +90,11 @@ def accept_batch(stream: StreamArgument, streams: StreamsOption = None) -> None:
     deployment.chosen(stream)
     commit = deployment.platform().source.accept_batch(stream)
     out.print("No batch is held." if commit is None else "Accepted; the next run takes it in.")
+
+
+def _offsets(text: str) -> range:
+    told = _OFFSETS.fullmatch(text)
+    first, last = (int(told[1]), int(told[2] or told[1])) if told else (1, 0)
+    if last < first:
+        raise typer.BadParameter(f"{text!r}: write one offset, or the first and the last of several: 7..9")
+    return range(first, last + 1)

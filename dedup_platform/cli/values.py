@@ -46,6 +46,7 @@ def status_value(stream: Stream, status: Status) -> dict[str, Any]:
         "left_alone": [{"path": path, "reason": reason} for path, reason in status.waiting.reasons]
         if status.waiting
         else None,
+        "skipped": list(status.skipped),
         "trouble": status.trouble,
         "point": _point(status.point),
         "watermark": status.watermark.isoformat() if status.watermark else None,

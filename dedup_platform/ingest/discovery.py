@@ -41,6 +41,8 @@ class Look:
     changed: list[SourceFile] = field(default_factory=list)
     doubtful: list[SourceFile] = field(default_factory=list)
     """Files that were read, but of which it is no longer known what they held then."""
+    skipped: list[SourceFile] = field(default_factory=list)
+    """Files that people had left out."""
 
     def add(self, file: SourceFile, verdict: Verdict) -> None:
         """Take in one file that can be read."""
@@ -51,6 +53,8 @@ class Look:
             self.changed.append(file)
         elif verdict.size is None:
             self.doubtful.append(file)
+        elif verdict.skipped:
+            self.skipped.append(file)
 
     def sort(self) -> None:
         """Bring files into the order in which they are read, and reasons into that of their paths."""

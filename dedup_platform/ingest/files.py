@@ -43,6 +43,8 @@ from dedup_platform.spark.workers import tasks_at_once
 from dedup_platform.stream import Stream
 
 _LOG = logging.getLogger(__name__)
+_NAMED = 20
+"""Files that a message names, at most."""
 
 
 class FilesIntake(Intake):
@@ -102,12 +104,12 @@ class FilesIntake(Intake):
     def accept(self, stream: Stream, paths: Iterable[str], now: datetime) -> Commit:
         """Record in the lake that these changed files may be read again, as a new generation.
 
-        So may those of which it is not known what they held, since what told it was lost.
+        So may those that were skipped, and those of which it is not known what they held, since what told it was lost.
         """
         heads = self._ready(stream, now)
         look = self._look(stream, now, whole=True)
         changed = {file.path: file.etag for file in look.changed}
-        known = changed | {file.path: file.etag for file in look.doubtful}
+        known = changed | {file.path: file.etag for file in [*look.doubtful, *look.skipped]}
         read = self.ledger.files(stream.name, known)
         accepted = [Acceptance(path, known[path], read[path].generation + 1) for path in paths if path in known]
         if unknown := sorted(set(paths) - known.keys()):
@@ -121,6 +123,36 @@ class FilesIntake(Intake):
         # A listing that starts behind them would not find them.
         self.ledger.keep_listing(stream.name, None)
         return commit
+
+    def skip(self, stream: Stream, paths: Sequence[str], now: datetime) -> Commit:
+        """Record in the lake that these files count as read, as they are now, though nothing of them was.
+
+        UnknownFileError if one does not wait: it is read already, or not there.
+        """
+        heads = self._ready(stream, now)
+        look = self._look(stream, now, whole=True)
+        waiting = {file.path: (file, generation) for file, generation in look.files}
+        read = self.ledger.files(stream.name, [file.path for file in look.changed])
+        waiting |= {file.path: (file, read[file.path].generation + 1) for file in look.changed}
+        if unknown := sorted(set(paths) - waiting.keys()):
+            raise UnknownFileError(
+                f"{stream.name}: {', '.join(unknown)} does not wait to be read; what waits: "
+                f"{', '.join(sorted(waiting)[:_NAMED]) or 'nothing'}"
+            )
+        if not heads:
+            self._create(stream, [file for path, (file, _) in waiting.items() if path not in paths])
+            heads = self._ready(stream, now)
+        files = tuple(
+            ReadFile(path, generation, file.size, file.etag, 0, skipped=True)
+            for path, (file, generation) in waiting.items()
+            if path in paths
+        )
+        receipt = FilesReceipt(reason="skipped", files=files)
+        return self._commit_positions(stream, heads[tables.RAW_EVENTS], receipt)
+
+    def skipped(self, stream: Stream) -> list[str]:
+        """The paths of files that people had left out."""
+        return self.ledger.skipped(stream.name)
 
     def change_token(self, stream: Stream) -> str:
         """The newest receipt: it tells of files that were read, and of those that people accepted."""

@@ -1,6 +1,6 @@
 """One door to the sources of all kinds."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from dedup_platform.ingest.files import FilesIntake
@@ -30,6 +30,18 @@ class Ingest:
     def accept_files(self, stream: Stream, paths: Iterable[str], now: datetime) -> Commit:
         """Record in the lake that these changed files may be read again, as a new generation."""
         return self._files.accept(stream, paths, now)
+
+    def skip_files(self, stream: Stream, paths: Sequence[str], now: datetime) -> Commit:
+        """Record in the lake that these files count as read, though nothing of them was."""
+        return self._files.skip(stream, paths, now)
+
+    def skip_offsets(self, stream: Stream, partition: int, offsets: range) -> Commit:
+        """Record in the lake that these offsets of a topic are never to be read."""
+        return self._kafka.skip(stream, partition, offsets)
+
+    def skipped(self, stream: Stream) -> list[str]:
+        """What people had left out, in words. Does not ask the source."""
+        return self._of(stream).skipped(stream)
 
     def accept_losses(self, stream: Stream) -> Commit | None:
         """Record in the lake that what the topic has lost is lost; None if nothing is."""

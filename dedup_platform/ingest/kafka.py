@@ -8,20 +8,23 @@ from datetime import datetime
 from functools import partial
 
 from dedup_platform import tables
-from dedup_platform.errors import ConflictError, HeldBatchError, SourceError
+from dedup_platform.errors import ConflictError, HeldBatchError, SourceError, UnknownOffsetsError
 from dedup_platform.ingest.append import Span
 from dedup_platform.ingest.batch_sizes import most, sample
 from dedup_platform.ingest.intake import Intake, buckets_for
 from dedup_platform.ingest.kafka_offsets import Standings
 from dedup_platform.ingest.offset_ranges import (
     beginning,
+    behind_skipped,
     bounded,
     check_offsets,
+    has_skipped,
     is_accepted,
     open_ranges,
     places_behind_losses,
     tasks,
     up_to,
+    up_to_skipped,
 )
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake.commits import Commit
@@ -34,6 +37,7 @@ from dedup_platform.sources.kafka import (
     Place,
     Positions,
     Range,
+    Skipped,
     Standing,
     Topic,
     TopicState,
@@ -104,8 +108,11 @@ class KafkaIntake(Intake):
         if not ranges:
             self._tell_group(stream, topic, known)
             return None
+        behind = [(each, behind_skipped(_skipped(stream, standing, each), each)) for each in ranges]
+        if places := {each.partition: place for each, place in behind if place != each.start}:
+            return self._move_to(stream, heads[tables.RAW_EVENTS], before, state, places, "behind skipped offsets")
         accepted = standing.accepted_of(stream.kafka.topic)
-        ranges = [up_to(accepted, each) for each in ranges]
+        ranges = [up_to_skipped(_skipped(stream, standing, each), up_to(accepted, each)) for each in ranges]
         size, oldest = sample(stream.kafka, self._options, ranges)
         if not heads:
             partitions = max(1, (now - oldest) / stream.partitions.length)
@@ -123,8 +130,32 @@ class KafkaIntake(Intake):
         places = places_behind_losses(stream.kafka, positions, state)
         if not places:
             return None
-        moved = standing.at(positions.moved_to(state.topic_id, places))
-        return self._commit_standing(stream, heads[tables.RAW_EVENTS], moved, "losses accepted")
+        return self._move_to(stream, heads[tables.RAW_EVENTS], standing, state, places, "losses accepted")
+
+    def skip(self, stream: Stream, partition: int, offsets: range) -> Commit:
+        """Record in the lake that these offsets are never to be read, whether or not they are next.
+
+        UnknownOffsetsError if they are read already, of another lane, or not in the topic (yet).
+        """
+        topic, state = stream.kafka.topic, self._topic(stream).state()
+        heads, standing = self._ready(stream)
+        if not heads:
+            self.lake.create(stream, stream.buckets or 1)
+            heads, standing = self._ready(stream)
+        standing = standing.at(self._positions(stream, standing) or beginning(stream.kafka, state))
+        waiting = open_ranges(stream, self._positions(stream, standing), state)
+        place = next((each for each in waiting if each.partition == partition), None)
+        if place is None or not offsets or not place.start.offset <= offsets.start < offsets.stop <= place.end:
+            raise UnknownOffsetsError(
+                f"{stream.name}: partition {partition} of topic {topic}: not all of the offsets {offsets.start} to "
+                f"{offsets.stop - 1} wait to be read; what waits: {', '.join(map(str, waiting)) or 'nothing'}"
+            )
+        skipped = Skipped(topic, partition, place.start.generation, offsets.start, offsets.stop)
+        return self._commit_standing(stream, heads[tables.RAW_EVENTS], standing.skipping([skipped]), "skipped")
+
+    def skipped(self, stream: Stream) -> list[str]:
+        """What people had left out, in words."""
+        return [str(each) for each in self._standing(stream, self.ledger.sync(stream.name)).skipped]
 
     def offsets(self, stream: Stream) -> list[PartitionOffsets]:
         """How far each partition has been read, of all lanes. SourceError if the brokers cannot be asked."""
@@ -150,7 +181,7 @@ class KafkaIntake(Intake):
         standing = self._standing(stream, self.ledger.sync(stream.name))
         positions = self._positions(stream, standing)
         own = [each for each in (positions.places if positions else {}).items() if stream.kafka.lane.owns(each[0])]
-        return f"{sorted(own)} {sorted(standing.accepted_of(stream.kafka.topic).items())}"
+        return f"{sorted(own)} {sorted(standing.accepted_of(stream.kafka.topic).items())} {standing.skipped}"
 
     def accept_batch(self, stream: Stream, batch: str, now: datetime) -> Commit:  # noqa: ARG002
         """Record in the lake that all up to these offsets may be taken in, whatever share of it is rejected."""
@@ -199,6 +230,13 @@ class KafkaIntake(Intake):
         """Create the tables, and look again: another ingest may have created them, and taken in what we saw."""
         self.lake.create(stream, stream.buckets or buckets_for(bytes_a_partition))
         return self.next_batch(stream, now)
+
+    def _move_to(
+        self, stream: Stream, head: Head, standing: Standing, state: TopicState, places: Mapping[int, Place], why: str
+    ) -> Commit:
+        """Go on at these places, without what lies before them."""
+        positions = standing.positions[stream.kafka.topic]
+        return self._commit_standing(stream, head, standing.at(positions.moved_to(state.topic_id, places)), why)
 
     def _commit_standing(self, stream: Stream, head: Head, standing: Standing, reason: str) -> Commit:
         started = time.monotonic()
@@ -271,10 +309,11 @@ class KafkaIntake(Intake):
         return before.at(positions.moved_to(state.topic_id, places))
 
     def _follows(self, stream: Stream, standing: Standing, batch: Sequence[Range]) -> bool:
-        """Whether a batch is what comes next of its partitions."""
+        """Whether a batch is what comes next of its partitions, and nobody had any of it left out meanwhile."""
         positions = self._positions(stream, standing)
         places = positions.places if positions else {}
-        return positions is not None and all(places.get(each.partition, Place(0)) == each.start for each in batch)
+        is_next = positions is not None and all(places.get(each.partition, Place(0)) == each.start for each in batch)
+        return is_next and not any(has_skipped(_skipped(stream, standing, each), each) for each in batch)
 
     def _tell_group(self, stream: Stream, topic: Topic, positions: Positions | None) -> None:
         """Copy the positions to the consumer group, for those who watch its lag; what it says decides nothing."""
@@ -291,6 +330,10 @@ class KafkaIntake(Intake):
 def group_of(stream: Stream) -> str:
     """The consumer group that is told the positions of a stream."""
     return stream.kafka.group or f"dedup_platform.{stream.name}"
+
+
+def _skipped(stream: Stream, standing: Standing, each: Range) -> list[range]:
+    return standing.skipped_of(stream.kafka.topic, each.partition, each.start.generation)
 
 
 def _refuse_create_time(stream: Stream, state: TopicState) -> None:

@@ -10,13 +10,16 @@ from dedup_platform.stream import KafkaSource, Stream
 
 __all__ = [
     "beginning",
+    "behind_skipped",
     "bounded",
     "check_offsets",
+    "has_skipped",
     "is_accepted",
     "open_ranges",
     "places_behind_losses",
     "tasks",
     "up_to",
+    "up_to_skipped",
 ]
 
 _NEVER_READ = Place(0)
@@ -113,6 +116,26 @@ def is_accepted(accepted: Mapping[int, Place], each: Range) -> bool:
     """Whether people accepted all rejects of a range."""
     place = accepted.get(each.partition, Place(0))
     return place.generation == each.start.generation and each.end <= place.offset
+
+
+def up_to_skipped(skipped: Iterable[range], each: Range) -> Range:
+    """The part of a range that lies before what people had left out; all of it if it begins with that, or has none."""
+    ends = [offsets.start for offsets in skipped if each.start.offset < offsets.start < each.end]
+    return Range(each.partition, each.start, min(ends, default=each.end))
+
+
+def behind_skipped(skipped: Iterable[range], each: Range) -> Place:
+    """Where to go on in a range that may begin with what people had left out, in order; at its beginning if not."""
+    first = each.start.offset
+    for offsets in skipped:
+        if first in offsets:
+            first = min(offsets.stop, each.end)
+    return Place(first, each.start.generation)
+
+
+def has_skipped(skipped: Iterable[range], each: Range) -> bool:
+    """Whether a range holds any of what people had left out."""
+    return any(offsets.start < each.end and each.start.offset < offsets.stop for offsets in skipped)
 
 
 def bounded(ranges: Sequence[Range], most: int) -> list[Range]:

@@ -162,10 +162,17 @@ class Catalog:
         return f"{self.settings.warehouse}/{stream}/receipts/{name}"
 
 
+_ADDED = {"skipped": False}
+"""Columns that older parts of checkpoints do not have, with the value that all their rows would have."""
+
+
 def _rows_of(part: Part, text: bytes, schema: pa.Schema) -> pa.Table:
     if part.digest is not None and part.digest != digest_of(text):
         raise ValueError("its digest is another one")
-    rows = pq.read_table(pa.BufferReader(text)).select(schema.names).cast(schema)
+    rows = pq.read_table(pa.BufferReader(text))
+    for name in _ADDED.keys() & set(schema.names) - set(rows.column_names):
+        rows = rows.append_column(name, pa.repeat(_ADDED[name], len(rows)))
+    rows = rows.select(schema.names).cast(schema)
     if len(rows) != part.rows:
         raise ValueError(f"it has {len(rows)} rows instead of {part.rows}")
     return rows

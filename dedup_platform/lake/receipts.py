@@ -14,13 +14,13 @@ from functools import cache
 from typing import Annotated, Any, Literal, cast
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from dedup_platform.errors import NewerVersionError
 from dedup_platform.planning.cells import Cell
 
-VERSION = 1
-"""Goes up when an older reader would misread a receipt."""
+VERSION = 2
+"""Goes up when an older reader would misread a receipt. Those that it reads right keep the version before."""
 DIGEST = "digest"
 """Key of the digest of all that a receipt says besides."""
 ANY_GENERATION = -1
@@ -72,6 +72,8 @@ class ReadFile:
     size: int | None
     etag: str | None
     records: int
+    skipped: Annotated[bool, Field(exclude_if=lambda skipped: not skipped)] = False
+    """Whether a person had it left out: it counts as read, and nothing of it is in `raw_events`."""
 
 
 @dataclass(frozen=True, order=True)
@@ -88,7 +90,7 @@ class _Model(BaseModel):
 
 
 class _Header(_Model):
-    version: int = VERSION
+    version: int = 1
 
 
 class Input(_Model):
@@ -113,7 +115,7 @@ Parts = Mapping[PartKind, tuple[Part, ...]]
 class Receipt(_Model):
     """What all kinds have in common. A field that is added must be None by default, or the version goes up."""
 
-    version: int = VERSION
+    version: int = 1
     name: str = Field(default_factory=new_receipt_name)
     reason: str = ""
     previous: str | None = None
@@ -176,6 +178,16 @@ class RewriteReceipt(Receipt):
     kind: Literal["rewrite"] = "rewrite"
 
 
+class SkippedOffsets(_Model):
+    """Offsets of one partition that people had left out: from `first` on, up to and without `end`."""
+
+    topic: str
+    partition: int
+    generation: int
+    first: int
+    end: int
+
+
 class TopicPositions(_Model):
     """How far a topic was read: partition -> the next offset and the topic's generation."""
 
@@ -190,6 +202,13 @@ class PositionsReceipt(Receipt):
     kind: Literal["positions"] = "positions"
     positions: tuple[TopicPositions, ...]
     accepted_up_to: tuple[TopicPositions, ...]
+    skipped: tuple[SkippedOffsets, ...] | None = None
+    """Readers of version 1 would forget them, and read these offsets after all."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_version_2_if_it_tells_of_skipped(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return {"version": 2, **value} if value.get("skipped") else value
 
 
 AnyReceipt = BuildReceipt | FilesReceipt | RewriteReceipt | PositionsReceipt

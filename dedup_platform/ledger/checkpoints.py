@@ -43,6 +43,7 @@ KINDS: Mapping[PartKind, tuple[sa.Table, pa.Schema]] = {
                 pa.field("size", pa.int64()),
                 pa.field("etag", pa.string()),
                 pa.field("records", pa.int64()),
+                pa.field("skipped", pa.bool_()),
             ]
         ),
     ),

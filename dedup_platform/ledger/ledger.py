@@ -196,15 +196,16 @@ class Ledger:
 
     def files(self, stream: str, paths: Iterable[str] | None = None) -> dict[str, ReadFile]:
         """The newest generation of every file that was read, by path; with `paths`, only of these."""
-        query = sa.select(*FILES.c["path", "generation", "size", "etag", "records"]).where(FILES.c.stream == stream)
+        columns = FILES.c["path", "generation", "size", "etag", "records", "skipped"]
+        query = sa.select(*columns).where(FILES.c.stream == stream)
         chosen = [sa.true()] if paths is None else in_paths(FILES, paths)
         with for_reading(self.engine).connect() as connection:
             rows = (row for each in chosen for row in connection.execute(query.where(each).order_by("generation")))
             return {row[0]: ReadFile(*row) for row in rows}
 
     def files_read(self, stream: str) -> int:
-        """How many files were read, each counted once for all of its generations."""
-        query = sa.select(sa.func.count(FILES.c.path.distinct())).where(FILES.c.stream == stream)
+        """How many files were read, each counted once for all of its generations, but for those that were skipped."""
+        query = sa.select(sa.func.count(FILES.c.path.distinct())).where(FILES.c.stream == stream, ~FILES.c.skipped)
         with for_reading(self.engine).connect() as connection:
             return int(connection.execute(query).scalar_one())
 
@@ -213,6 +214,16 @@ class Ledger:
         query = sa.select(sa.func.coalesce(sa.func.sum(FILES.c.records), 0)).where(FILES.c.stream == stream)
         with for_reading(self.engine).connect() as connection:
             return int(connection.execute(query).scalar_one())
+
+    def skipped(self, stream: str) -> list[str]:
+        """The paths of files whose newest generation people had left out, in order."""
+        newer = FILES.alias()
+        is_older = sa.exists().where(
+            newer.c.stream == stream, newer.c.path == FILES.c.path, newer.c.generation > FILES.c.generation
+        )
+        query = sa.select(FILES.c.path).where(FILES.c.stream == stream, FILES.c.skipped, ~is_older)
+        with for_reading(self.engine).connect() as connection:
+            return sorted(connection.execute(query).scalars())
 
     def accepted(self, stream: str) -> set[Acceptance]:
         """Files that people accepted, each as the generation that it was to be read as."""

@@ -11,7 +11,7 @@ from dedup_platform.planning.cells import Cell, rectangles
 T = TypeVar("T")
 
 METADATA = sa.MetaData()
-VERSION = 4
+VERSION = 5
 """Goes up with every change of these tables: a database of another version is not read, but made anew from the lake."""
 
 LOST = "lost"
@@ -90,6 +90,7 @@ FILES = _table(
     _value("size", sa.BigInteger(), nullable=True),
     _value("etag", sa.String(), nullable=True),
     _value("records", sa.BigInteger()),
+    _value("skipped", sa.Boolean()),
 )
 ACCEPTED = _table(
     "accepted",

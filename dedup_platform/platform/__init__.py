@@ -173,6 +173,7 @@ class Platform(Context):
             waiting=waiting,
             trouble=trouble,
             health=self.source.health(stream),
+            skipped=tuple(self.source.skipped(stream)),
             switched_off=tuple(self.switched_off(stream)),
             point=self.points.newest(stream),
             watermark=reached.watermark,

@@ -56,6 +56,20 @@ class Source:
         definition = self._context.prepare(stream)
         return self._context.work(self._ingest.accept_files, definition, list(paths), self._context.clock())
 
+    def skip_files(self, stream: str, paths: Iterable[str]) -> Commit:
+        """Have files that wait count as read, as they are now, though nothing of them was."""
+        definition = self._context.prepare(stream)
+        return self._context.work(self._ingest.skip_files, definition, list(paths), self._context.clock())
+
+    def skip_offsets(self, stream: str, partition: int, offsets: range) -> Commit:
+        """Have offsets of a topic, which wait, never be read."""
+        definition = self._context.prepare(stream)
+        return self._context.work(self._ingest.skip_offsets, definition, partition, offsets)
+
+    def skipped(self, stream: str) -> list[str]:
+        """What people had left out: paths of files, or offsets in words. Does not ask the source."""
+        return self._ingest.skipped(self._context.stream(stream))
+
     def accept_batch(self, stream: str) -> Commit | None:
         """Let the batch that is held be taken in as it is, by the next ingest; None if none is held."""
         batch = self.health(stream).batch

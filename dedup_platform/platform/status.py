@@ -74,6 +74,8 @@ class Status:
     trouble: str | None
     health: Circuit
     """How the stream's ingest fares."""
+    skipped: tuple[str, ...]
+    """What people had left out: paths of files, or offsets in words."""
     claims: Mapping[str, Sequence[Claim]]
     """Of each table, feed and sink what is in work, and what failed and nobody asked for since."""
     switched_off: tuple[str, ...]

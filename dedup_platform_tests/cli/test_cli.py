@@ -405,6 +405,22 @@ def test_a_held_batch_is_accepted(line: Line, stream: Stream) -> None:
     assert json.loads(line("run", "--json"))[0]["rejected"] == 1
 
 
+def test_a_file_is_left_out(line: Line, stream: Stream) -> None:
+    deliver(stream, "good.json", "2024-03-01T10:00")
+    deliver(stream, "bad.json", "2024-03-01T11:00")
+    assert "1 files skipped" in line("files", "skip", stream.name, str(stream.files.root / "bad.json"))
+    assert "does not wait to be read" in line("files", "skip", stream.name, "bad.json", code=2)
+    assert json.loads(line("run", "--json"))[0]["tables"]["raw_events"]["rows"] == 1
+    assert "bad.json: skipped" in line("status")
+    assert json.loads(line("status", "--json"))[0]["skipped"] == ["bad.json"]
+
+
+def test_offsets_that_are_none_are_refused(line: Line, stream: Stream) -> None:
+    for offsets in ("", "x", "-1", "1..", "..1", "3..2", "1..2..3", "1-2", "\u0661\u00b2"):
+        told = line("offsets", "skip", "--", stream.name, "0", offsets, code=2)
+        assert "write one offset" in told, offsets
+
+
 def test_a_run_that_is_interrupted_is_known_to_have_failed(
     line: Line, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from dedup_platform.lake.receipts import (
     PositionsReceipt,
     ReadFile,
     RewriteReceipt,
+    SkippedOffsets,
     TopicPositions,
     digest_of,
     parse_receipt,
@@ -49,7 +50,11 @@ EACH_KIND: list[AnyReceipt] = [
         checkpoint={"built": (Part(name="a.parquet", rows=2),), "untold": ()},
     ),
     FilesReceipt(
-        files=(ReadFile("a b/ü.json", 1, 2**40, "e", 5), ReadFile("lost.json", 0, None, None, 1)),
+        files=(
+            ReadFile("a b/ü.json", 1, 2**40, "e", 5),
+            ReadFile("lost.json", 0, None, None, 1),
+            ReadFile("left out.json", 0, 7, "f", 0, skipped=True),
+        ),
         accepted=(Acceptance("a", "e", 2), Acceptance("b", "f")),
         derived=True,
     ),
@@ -57,6 +62,11 @@ EACH_KIND: list[AnyReceipt] = [
     PositionsReceipt(
         positions=(TopicPositions(topic="clicks", id="x", next={0: (2**40, 0), 11: (3, 1)}),),
         accepted_up_to=(TopicPositions(topic="gone", id=None, next={}),),
+    ),
+    PositionsReceipt(
+        positions=(TopicPositions(topic="clicks", id="x", next={0: (5, 0)}),),
+        accepted_up_to=(),
+        skipped=(SkippedOffsets(topic="clicks", partition=0, generation=1, first=7, end=9),),
     ),
 ]
 
@@ -76,7 +86,6 @@ def write(catalog: Catalog, name: str, text: bytes) -> None:
 def test_each_kind_is_read_as_it_was_written(receipt: AnyReceipt, catalog: Catalog) -> None:
     catalog.write_receipt("events", receipt)
     assert catalog.read_receipt("events", receipt.name) == receipt
-    assert json.loads(receipt_text(receipt))["version"] == VERSION
 
 
 def test_a_receipt_does_not_change() -> None:
@@ -182,8 +191,13 @@ def test_whatever_bit_is_damaged_a_receipt_says_what_was_written_or_is_lost(
     receipt: AnyReceipt, catalog: Catalog
 ) -> None:
     text = receipt_text(receipt)
+    its_version = text.index(b":") + 1
     for place in range(len(text)):
         write(catalog, receipt.name, text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
+        if place == its_version and text[place] ^ 1 > ord(str(VERSION)):
+            with pytest.raises(NewerVersionError):
+                catalog.read_receipt("events", receipt.name)
+            continue
         assert catalog.read_receipt("events", receipt.name) in (None, receipt), place
 
 
@@ -193,7 +207,17 @@ def test_a_receipt_without_a_digest_must_tell_all_that_its_kind_tells(receipt: A
     del told["digest"]
     write(catalog, receipt.name, json.dumps(told).encode())
     assert catalog.read_receipt("events", receipt.name) == receipt
-    may_be_left_out = {"previous", "events", "longest_reach", "buckets", "checkpoint", "version", "kind", "name"}
+    may_be_left_out = {
+        "previous",
+        "events",
+        "longest_reach",
+        "buckets",
+        "checkpoint",
+        "version",
+        "kind",
+        "name",
+        "skipped",
+    }
     for key in told.keys() - may_be_left_out:
         write(catalog, receipt.name, json.dumps({name: told[name] for name in told if name != key}).encode())
         assert catalog.read_receipt("events", receipt.name) is None, key
@@ -252,6 +276,24 @@ def test_what_a_newer_version_adds_without_another_version_number_is_passed_over
     del told["digest"]
     told["digest"] = digest_of(json.dumps(told, separators=(",", ":")).encode())
     assert parse_receipt("events", EACH_KIND[0].name, json.dumps(told).encode()) == EACH_KIND[0]
+
+
+def test_only_receipts_that_version_1_would_misread_are_of_version_2() -> None:
+    versions = [receipt.version for receipt in EACH_KIND]
+    assert versions == [1, 1, 1, 1, 2]
+    assert [json.loads(receipt_text(receipt))["version"] for receipt in EACH_KIND] == versions
+
+
+def test_a_file_that_was_read_is_told_as_version_1_told_it() -> None:
+    [read, *_, left_out] = json.loads(receipt_text(EACH_KIND[1]))["files"]
+    assert read == {"path": "a b/ü.json", "generation": 1, "size": 2**40, "etag": "e", "records": 5}
+    assert left_out["skipped"] is True
+
+
+def test_a_part_from_before_files_could_be_skipped_is_read(catalog: Catalog) -> None:
+    schema = ROWS.schema.append(pa.field("skipped", pa.bool_()))
+    part = catalog.write_part("events", "part.parquet", ROWS)
+    assert catalog.read_part("events", part, schema) == ROWS.append_column(schema.field("skipped"), [[False, False]])
 
 
 def test_what_is_none_has_no_parts() -> None:

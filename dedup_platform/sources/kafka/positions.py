@@ -1,11 +1,11 @@
 """How far topics have been read: what the receipts of commits carry (rule 1)."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-__all__ = ["Place", "Positions", "Standing"]
+__all__ = ["Place", "Positions", "Skipped", "Standing"]
 
 
 @dataclass(frozen=True)
@@ -63,37 +63,70 @@ class Positions:
         )
 
 
+@dataclass(frozen=True, order=True)
+class Skipped:
+    """Offsets of one partition that people had left out: from `first` on, up to and without `end`."""
+
+    topic: str
+    partition: int
+    generation: int
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        offsets = f"offset {self.first}" if self.end == self.first + 1 else f"offsets {self.first} to {self.end - 1}"
+        return f"{offsets} of partition {self.partition} of topic {self.topic}"
+
+
 @dataclass(frozen=True)
 class Standing:
-    """How far a stream has read each topic that it ever read, and up to where people accept all rejects of it."""
+    """How far a stream has read each topic that it ever read, and what people decided about what it is to read.
+
+    `accepted` is up to where they accept all rejects, `skipped` all that they ever had left out, read past or not.
+    """
 
     positions: Mapping[str, Positions] = field(default_factory=dict)
     accepted: Mapping[str, Positions] = field(default_factory=dict)
+    skipped: tuple[Skipped, ...] = ()
 
     def to_value(self) -> dict[str, Any]:
         """As it stands in a receipt."""
         return {
             "positions": [each.to_value() for each in self.positions.values()],
             "accepted_up_to": [each.to_value() for each in self.accepted.values()],
+            "skipped": [vars(each) for each in self.skipped] or None,
         }
 
     @classmethod
     def from_value(cls, value: Mapping[str, Any]) -> "Standing":
         """What `to_value` made."""
-        return cls(_by_topic(value["positions"]), _by_topic(value["accepted_up_to"]))
+        skipped = tuple(Skipped(**each) for each in value.get("skipped") or ())
+        return cls(_by_topic(value["positions"]), _by_topic(value["accepted_up_to"]), skipped)
 
     def at(self, positions: Positions) -> "Standing":
         """The same, with a topic at these positions; of what was accepted, only what is not read yet is kept."""
         accepted = {topic: _unread(each, positions) for topic, each in self.accepted.items()}
-        return Standing(
-            {**self.positions, positions.topic: positions},
-            {topic: each for topic, each in accepted.items() if each.places},
+        return replace(
+            self,
+            positions={**self.positions, positions.topic: positions},
+            accepted={topic: each for topic, each in accepted.items() if each.places},
         )
 
     def accepting(self, up_to: Positions) -> "Standing":
         """The same, with the rejects of a topic accepted up to these places."""
         known = self.accepted.get(up_to.topic, Positions(up_to.topic, up_to.topic_id, {}))
-        return Standing(self.positions, {**self.accepted, up_to.topic: known.moved_to(up_to.topic_id, up_to.places)})
+        return replace(self, accepted={**self.accepted, up_to.topic: known.moved_to(up_to.topic_id, up_to.places)})
+
+    def skipping(self, skipped: Iterable[Skipped]) -> "Standing":
+        """The same, with these offsets left out, too."""
+        return replace(self, skipped=tuple(sorted({*self.skipped, *skipped})))
+
+    def skipped_of(self, topic: str, partition: int, generation: int) -> list[range]:
+        """Which offsets people had left out of a partition of a topic, in order."""
+        of = topic, partition, generation
+        return [
+            range(each.first, each.end) for each in self.skipped if (each.topic, each.partition, each.generation) == of
+        ]
 
     def accepted_of(self, topic: str) -> Mapping[int, Place]:
         """Up to where people accept all rejects of each partition of a topic."""

@@ -376,6 +376,19 @@ def test_the_group_is_told_again_if_whoever_published_died_before(new_topic: New
     assert topic.group_offsets(GROUP) == {0: 1}
 
 
+def test_messages_that_a_person_has_left_out_are_not_read(new_topic: NewTopic, reading: Reading) -> None:
+    topic = new_topic()
+    topic.produce(*map(event, range(5)))
+    platform = reading(topic)
+    for offsets in (range(1), range(2, 4)):
+        platform.source.skip_offsets(NAME, 0, offsets)
+    platform.ingest(NAME)
+    assert places_of(rows(platform)) == [(0, 1), (0, 4)]
+    assert topic.group_offsets(GROUP) == {0: 5}
+    platform.repair(NAME)
+    assert wrong_rows(platform, NAME) == []
+
+
 def test_a_topic_that_is_not_there(new_topic: NewTopic, reading: Reading) -> None:
     topic = new_topic()
     topic.name = "nowhere"
