@@ -2,18 +2,25 @@
 
 import logging
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from dedup_platform.errors import SourceError
 from dedup_platform.stream import KafkaSource
 
-__all__ = ["SECONDS_TO_ANSWER", "described", "failures_named", "properties"]
+__all__ = ["SECONDS_TO_ANSWER", "Asking", "described", "failures_named", "properties"]
+
+T = TypeVar("T")
 
 SECONDS_TO_ANSWER = 30.0
 """How long brokers may be away, as in a restart, before it is an error."""
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+_REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,6 +35,33 @@ def properties(source: KafkaSource, options: Mapping[str, str]) -> dict[str, Any
         "error_cb": _ignore,
         **options,
     }
+
+
+class Asking:
+    """Asks brokers, and is told at once if they refuse its login or its certificate.
+
+    librdkafka tries that again and again, and in the end only says that no answer came in time.
+    """
+
+    def __init__(self, source: KafkaSource, options: Mapping[str, str]) -> None:
+        self._source = source
+        self._refused: KafkaError | None = None
+        self.admin = AdminClient(properties(source, options) | {"error_cb": self._note})
+
+    def answer(self, future: "Future[T]") -> T:
+        """What a future of `admin`, whose time is limited, comes to. SourceError if the brokers refuse us."""
+        while not self._refused:
+            try:
+                return future.result(_SECONDS_BETWEEN_LOOKS)
+            except TimeoutError:
+                # Calls `_note`.
+                self.admin.poll(0)
+        raise SourceError(described(self._source), f"the brokers refuse the connection: {self._refused.str()}")
+
+    def _note(self, error: KafkaError) -> None:
+        _ignore(error)
+        if error.code() in _REFUSALS:
+            self._refused = error
 
 
 def described(source: KafkaSource) -> str:

@@ -1,9 +1,8 @@
 """What a topic holds now, and the consumer group that lag is watched by."""
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # names that it passes on
@@ -13,12 +12,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # names that 
     ResourceType,
 )
 
-from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, failures_named, properties
+from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, Asking, failures_named, properties
 from dedup_platform.stream import KafkaSource
 
 __all__ = ["OffsetExtent", "Topic", "TopicState"]
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,16 +41,19 @@ class Topic:
 
     def __init__(self, source: KafkaSource, options: Mapping[str, str]) -> None:
         self.source = source
-        self._properties = properties(source, options)
+        self._options = options
 
     def state(self) -> TopicState:
         """What the topic holds now."""
         name = self.source.topic
         with failures_named(self.source):
-            admin = AdminClient(self._properties)
-            described = _answer(admin.describe_topics(TopicCollection([name]), request_timeout=SECONDS_TO_ANSWER))
+            asking = Asking(self.source, self._options)
+            admin, answer = asking.admin, asking.answer
+            [found] = admin.describe_topics(TopicCollection([name]), request_timeout=SECONDS_TO_ANSWER).values()
+            described = answer(found)
             resource = ConfigResource(ResourceType.TOPIC, name)
-            settings = _answer(admin.describe_configs([resource], request_timeout=SECONDS_TO_ANSWER))
+            [found] = admin.describe_configs([resource], request_timeout=SECONDS_TO_ANSWER).values()
+            settings = answer(found)
             partitions = [partition.id for partition in described.partitions]
             first = self._offsets(admin, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
             end = self._offsets(admin, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
@@ -77,7 +77,7 @@ class Topic:
             consumer.commit(offsets=told, asynchronous=False)
 
     def _of_group(self, group: str) -> dict[str, Any]:
-        return {**self._properties, "group.id": group, "enable.auto.commit": False}
+        return {**properties(self.source, self._options), "group.id": group, "enable.auto.commit": False}
 
     def _offsets(
         self, admin: AdminClient, partitions: Iterable[int], spec: OffsetSpec, isolation: IsolationLevel
@@ -98,8 +98,3 @@ class _Closing:
 
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
-
-
-def _answer(futures: Mapping[Any, "Future[T]"]) -> T:
-    [future] = futures.values()
-    return future.result()

@@ -36,7 +36,8 @@ class KafkaServer(ServerProcess):
     """A broker on the loopback interface; `folder` keeps its logs, settings and what it printed.
 
     Clients are told to connect to `advertised_port`, a proxy's that stands before it; by default to its own port.
-    `properties` go before the broker's settings here. Raises MissingPartError where Kafka or Java is not installed.
+    `properties` go before the broker's settings here; `clients` is how its own clients connect, where it asks who they
+    are. Raises MissingPartError where Kafka or Java is not installed.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class KafkaServer(ServerProcess):
         port: int | None = None,
         advertised_port: int | None = None,
         properties: Mapping[str, str] | None = None,
+        clients: Mapping[str, str] | None = None,
     ) -> None:
         folder = folder.absolute()  # the server's own folder is another one
         self.port = port or free_port()
@@ -54,6 +56,7 @@ class KafkaServer(ServerProcess):
         self._data = folder / "logs"
         settings = broker_settings(self.port, advertised_port or self.port, free_port(), self._data)
         self._properties = settings | dict(properties or {})
+        self._clients = dict(clients or {})
         super().__init__(
             "Kafka",
             [*_java_with_kafka(), "kafka.Kafka", str(self._settings)],
@@ -86,7 +89,7 @@ class KafkaServer(ServerProcess):
 
     def admin(self) -> AdminClient:
         """A client of confluent-kafka that administers this broker."""
-        return AdminClient({"bootstrap.servers": self.brokers, "log_level": 0})
+        return AdminClient({"bootstrap.servers": self.brokers, "log_level": 0, **self._clients})
 
     def _lists_topics(self) -> bool:
         try:
