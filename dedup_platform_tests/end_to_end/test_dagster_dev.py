@@ -2,11 +2,14 @@
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from playwright.sync_api import Browser
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
@@ -18,6 +21,15 @@ from dedup_platform.stream import Stream, load_stream
 from dedup_platform.testing import lay_out, make_stream, record, temporary_platform, utc, write_batch
 from dedup_platform.testing.judge import wrong_rows
 from dedup_platform.testing.servers import PostgresServer, S3Server
+from dedup_platform_tests.end_to_end.browser import (
+    EVIL,
+    attempts,
+    chromium,
+    deleting,
+    foreign_pages,
+    materialize,
+    open_page,
+)
 from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, Webserver, dagster_dev, wait_until
 from dedup_platform_tests.end_to_end.processes import CommandLine
 from dedup_platform_tests.end_to_end.stuck import silence, write_stuck_stream
@@ -43,6 +55,9 @@ def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: Spark
             write_stuck_stream(tmp_path, name, brokers)
         with dagster_dev(environment, tmp_path / "dagster.log") as server:
             stuck = [server.materialize([[name, tables.RAW_EVENTS]], DAYS[0]) for name in STUCK]
+            with chromium() as browser:
+                clicks_of_a_person(browser, server, stream)
+                answers_no_foreign_page(browser, server, stream)
             a_day(server, stream)
             assert "SUCCESS" not in map(server.status, stuck)
     check(Platform(settings, {stream.name: stream}, lambda: spark), stream)
@@ -71,6 +86,50 @@ def test_a_day_with_everything_in_postgres(
     check(temporary_platform(home, stream, spark, utc_now, **places), stream)
     assert not list(home.rglob("*.db")), "something is in SQLite"
     assert count(places["dagster_uri"], "runs") >= 4
+
+
+def clicks_of_a_person(browser: Browser, server: Webserver, stream: Stream) -> None:
+    """One partition as a run, and a range as a backfill, which is one run, too."""
+    key = [stream.name, tables.SESSIONS]
+    with materialized(server, key, DAYS[0]):
+        materialize(browser, server, key, DAYS[0], "Launch 1 run")
+    with materialized(server, key, DAYS[3]):
+        materialize(browser, server, key, f"[{DAYS[1]}...{DAYS[3]}]", "Launch backfill")
+    assert len({server.materialized_by(key, day) for day in DAYS[1:]}) == 1
+
+
+@contextmanager
+def materialized(server: Webserver, key: list[str], day: str) -> Iterator[None]:
+    """Wait at the end of the block until another run than before it has materialized a partition."""
+    before = server.materialized_by(key, day)
+
+    def is_done() -> bool:
+        run = server.materialized_by(key, day)
+        return run != before and server.status(run) == "SUCCESS"
+
+    yield
+    wait_until(is_done, f"{key} is materialized for {day}", PATIENCE)
+
+
+def answers_no_foreign_page(browser: Browser, server: Webserver, stream: Stream) -> None:
+    """Whatever a page of somebody else has the browser send: nothing is read, started or deleted."""
+    run_id = server.materialized_by([stream.name, tables.SESSIONS], DAYS[0])
+    with foreign_pages() as addresses:
+        for address in addresses:
+            page = open_page(browser, address)
+            tried, answers = attempts(page, server, deleting(run_id))
+            assert set(tried.values()) == {"refused", "opaque"}, tried
+            assert answers == {403}
+            page.close()
+    assert server.status(run_id) == "SUCCESS"
+    page = open_page(browser, f"http://{EVIL}:{server.port}/")
+    assert "This server is not called" in page.content()
+    page.close()
+    own = open_page(browser, f"http://127.0.0.1:{server.port}/server_info")
+    tried, _ = attempts(own, server, deleting(run_id))
+    assert (tried["post JSON"], tried["read"], tried["open a socket"]) == ("200", "200", "open")
+    own.close()
+    assert run_id not in {run["runId"] for run in server.runs()}, "the same could have been done by the others"
 
 
 def a_day(server: Webserver, stream: Stream) -> None:
