@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from dedup_platform_tests.end_to_end.conftest import PATIENCE, Webserver
 
 EVIL = "evil.example"
 """A name that the browser takes for this machine's, as one could that an attacker's name server answers for."""
+NO_CHROMIUM = "the UI was not tried in a browser: there is no Chromium (Debian: apt-get install chromium)"
 _COMMANDS = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
     "--no-sandbox",  # which root must do without; only pages of this machine are opened
@@ -28,12 +28,14 @@ _FLAGS = (
 )
 
 
+def chromium_command() -> str | None:
+    """Where the browser is; None if it is not installed."""
+    return next(filter(None, map(shutil.which, _COMMANDS)), None)
+
+
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """The browser while the block runs; the test is skipped where it is not installed."""
-    command = next(filter(None, map(shutil.which, _COMMANDS)), None)
-    if command is None:
-        pytest.skip("there is no Chromium (Debian: apt-get install chromium)")
+def chromium(command: str) -> Iterator[Browser]:
+    """The browser while the block runs."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=command, args=_FLAGS)
         try:

@@ -23,8 +23,10 @@ from dedup_platform.testing.judge import wrong_rows
 from dedup_platform.testing.servers import PostgresServer, S3Server
 from dedup_platform_tests.end_to_end.browser import (
     EVIL,
+    NO_CHROMIUM,
     attempts,
     chromium,
+    chromium_command,
     deleting,
     foreign_pages,
     materialize,
@@ -55,12 +57,15 @@ def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: Spark
             write_stuck_stream(tmp_path, name, brokers)
         with dagster_dev(environment, tmp_path / "dagster.log") as server:
             stuck = [server.materialize([[name, tables.RAW_EVENTS]], DAYS[0]) for name in STUCK]
-            with chromium() as browser:
-                clicks_of_a_person(browser, server, stream)
-                answers_no_foreign_page(browser, server, stream)
+            if command := chromium_command():
+                with chromium(command) as browser:
+                    clicks_of_a_person(browser, server, stream)
+                    answers_no_foreign_page(browser, server, stream)
             a_day(server, stream)
             assert "SUCCESS" not in map(server.status, stuck)
     check(Platform(settings, {stream.name: stream}, lambda: spark), stream)
+    if not command:
+        pytest.skip(NO_CHROMIUM)
 
 
 @pytest.mark.thorough
