@@ -2,17 +2,23 @@
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from os import SEEK_END
 from typing import BinaryIO, Protocol
 
 import cramjam
 import zstandard
 from isal import isal_zlib
 
-__all__ = ["DamageError", "decompressed"]
+from dedup_platform.stream.source import MAX_UNPACKED_RATIO
+
+__all__ = ["DamageError", "Packed", "decompressed"]
 
 _BLOCK = 256 * 1024
 # Small, because a decoder gives all that a piece holds at once: 2 KiB of zstd can be 64 MiB of zeros.
 _PIECE = 2 * 1024
+_SMALL = 4 * 2**20
+"""Up to here a file may unpack to any number of times its size: the smaller, the more often they do."""
 _ENDS_EARLY = "the compressed data ends too early"
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_HEADER_BYTES = 10
@@ -91,6 +97,26 @@ def _has_whole_header(member: bytes) -> bool:
     if flags & _UNDEFINED_FLAGS or len(member) > _MOST_HEADER_BYTES:
         raise _IGZIP_ERROR("its header is too long or unknown")
     return end <= len(member)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An open file, which may be compressed; `most` is how many times its size it may unpack to."""
+
+    file: BinaryIO
+    name: str
+    most: int = MAX_UNPACKED_RATIO
+
+    def unpacked(self) -> Iterator[bytes]:
+        """As `decompressed`; that it is too much is damage, too: else 40 KB could become twenty million records."""
+        left = max(_SMALL, self.most * self.file.seek(0, SEEK_END))
+        self.file.seek(0)
+        for chunk in decompressed(self.file, self.name):
+            yield chunk[:left]
+            if len(chunk) > left:
+                reason = f"it unpacks to more than {self.most} times its size, which is source.max_unpacked_ratio"
+                raise DamageError(reason, self.file.tell())
+            left -= len(chunk)
 
 
 def decompressed(file: BinaryIO, name: str) -> Iterator[bytes]:

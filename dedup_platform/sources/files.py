@@ -21,7 +21,7 @@ from dedup_platform import schemas
 from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.escapes import one_line
 from dedup_platform.sources.batches import Delivered, Input, Part, RawBatches, RecordChunk
-from dedup_platform.sources.compression import DamageError, decompressed
+from dedup_platform.sources.compression import DamageError, Packed
 from dedup_platform.sources.contents import Batch
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.exploding import exploded
@@ -40,7 +40,7 @@ from dedup_platform.sources.text.json_shapes import JsonShapes
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.spark.task_limits import is_for_lack_of_memory
 from dedup_platform.spark.workers import prepare_worker
-from dedup_platform.stream import Stream
+from dedup_platform.stream import FilesSource, Stream
 
 __all__ = [
     "Listing",
@@ -110,16 +110,16 @@ def records_of(stream: Stream, file: SourceFile, s3: S3Access = _AS_FOUND) -> It
         yield from (record for record, _, _ in placed_records(stream, content, file.path))
 
 
-def placed_records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Placed]:
+def placed_records(stream: Stream, file: BinaryIO, path: str) -> Iterator[Placed]:
     """The records of one file, each with its number, or that of what it was in, and its place in that."""
-    source, steps = stream.source, stream.source.list_steps
+    source, steps, content = stream.source, stream.source.list_steps, _packed(stream, file, path)
     if steps is None:
-        return ((record, number, 0) for number, record in enumerate(_records(stream, content, path)))
+        return ((record, number, 0) for number, record in enumerate(_records(stream, content)))
     if source.format == "json":
-        return json_events(decompressed(content, path), steps)
+        return json_events(content.unpacked(), steps)
     return (
         (event, number, index)
-        for number, record in enumerate(_records(stream, content, path))
+        for number, record in enumerate(_records(stream, content))
         for index, event in enumerate(exploded(record, steps, source.format))
     )
 
@@ -138,21 +138,27 @@ def changed_since_listed(files: Sequence[SourceFile], s3: S3Access) -> list[Sour
     return changed
 
 
-def _records(stream: Stream, content: BinaryIO, path: str) -> Iterator[Record]:
+def _packed(stream: Stream, file: BinaryIO, path: str) -> Packed:
+    # What a topic's messages are may be tried with a file.
+    source = stream.source
+    return Packed(file, path, source.max_unpacked_ratio) if isinstance(source, FilesSource) else Packed(file, path)
+
+
+def _records(stream: Stream, content: Packed) -> Iterator[Record]:
     source = stream.source
     if source.format == "parquet":
-        return parquet_records(content, path)
+        return parquet_records(content)
     # Loaded only by streams of these formats, as their libraries are.
     if source.format == "avro":
         from dedup_platform.sources.avro.files import avro_records
 
-        return avro_records(content, path)
+        return avro_records(content)
     if source.format == "protobuf":
         from dedup_platform.sources.protobuf.files import delimited_messages
 
         reader = MessageReader(stream)
-        return delimited_messages(content, path, reader.records, reader.hold_batches)
-    lines = Lines(decompressed(content, path))
+        return delimited_messages(content, reader.records, reader.hold_batches)
+    lines = Lines(content.unpacked())
     if source.format == "csv":
         return csv_records(lines, source.csv)
     return json_records(lines)
@@ -205,7 +211,7 @@ def _delivered(
     following = 0
     with _content_of(stream, file, s3) as content:
         try:
-            batches = _batches(stream, content, file.path, decoder.messages, shapes)
+            batches = _batches(stream, _packed(stream, content, file.path), decoder.messages, shapes)
             if batches is None:
                 for record, number, index in placed_records(stream, content, file.path):
                     yield record, delivery, (file.path, generation, number, index)
@@ -243,25 +249,23 @@ def _rest_of(stream: Stream, reason: str) -> Record:
     return damaged(b"", DamageError(reason, None), format=stream.source.format)
 
 
-def _batches(
-    stream: Stream, content: BinaryIO, path: str, messages: MessageReader, shapes: JsonShapes
-) -> Iterator[Batch] | None:
+def _batches(stream: Stream, content: Packed, messages: MessageReader, shapes: JsonShapes) -> Iterator[Batch] | None:
     """The records of one file, those together that were read together; None where they are read one by one."""
     if stream.source.explode:
         return None
     match stream.source.format:
         case "parquet":
-            return parquet_batches(content, path)
+            return parquet_batches(content)
         case "json":
-            return json_batches(Lines(decompressed(content, path)), shapes)
+            return json_batches(Lines(content.unpacked()), shapes)
         case "avro":
             from dedup_platform.sources.avro.files import avro_batches
 
-            return avro_batches(content, path)
+            return avro_batches(content)
         case "csv":
-            return csv_batches(Lines(decompressed(content, path)), stream.source.csv)
+            return csv_batches(Lines(content.unpacked()), stream.source.csv)
         case "protobuf":
-            return messages.delimited(content, path)
+            return messages.delimited(content)
 
 
 @contextmanager

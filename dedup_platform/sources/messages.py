@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from dedup_platform.sources.compression import Packed
 from dedup_platform.sources.contents import Batch, Contents, EncodedContents, ListedContents
 from dedup_platform.sources.exploding import events_of, exploded
 from dedup_platform.sources.interleaved import interleaved
@@ -128,11 +129,11 @@ class MessageReader:
             parts.append((alone, self._listed(values[alone])))
         return interleaved(parts)
 
-    def delimited(self, file: BinaryIO, name: str) -> Iterator[Batch]:
+    def delimited(self, content: Packed) -> Iterator[Batch]:
         """The records of one open file of Protobuf messages, those together that were read together."""
         from dedup_platform.sources.protobuf.files import delimited_batches
 
-        return delimited_batches(file, name, self._protobuf, self.records)
+        return delimited_batches(content, self._protobuf, self.records)
 
     def content(self, payload: bytes, context: dict[str, Any]) -> Content:
         """What a record of raw_events holds, from its payload and the facts of its payload_context.

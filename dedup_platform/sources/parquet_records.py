@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dedup_platform.sources.compression import DamageError, decompressed
+from dedup_platform.sources.compression import DamageError, Packed
 from dedup_platform.sources.contents import Batch, ColumnContents, listed
 from dedup_platform.sources.parquet_pages import largest_row
 from dedup_platform.sources.parquet_sizes import gathered
@@ -49,16 +49,16 @@ _ARE_BYTES = (
 )
 
 
-def parquet_records(file: BinaryIO, name: str) -> Iterator[Record]:
+def parquet_records(content: Packed) -> Iterator[Record]:
     """The records of one open file; one that is compressed as a whole is unpacked into a temporary file first."""
-    for batch in parquet_batches(file, name):
+    for batch in parquet_batches(content):
         yield from zip(*batch, strict=True)
 
 
-def parquet_batches(file: BinaryIO, name: str) -> Iterator[Batch]:
+def parquet_batches(content: Packed) -> Iterator[Batch]:
     """The same records, those together that were read together."""
     try:
-        with _unpacked(file, name) as unpacked:
+        with _unpacked(content) as unpacked:
             for rows in _rows(unpacked):
                 yield _batch(rows)
     except DamageError as damage:
@@ -66,14 +66,14 @@ def parquet_batches(file: BinaryIO, name: str) -> Iterator[Batch]:
 
 
 @contextmanager
-def _unpacked(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
-    is_plain = file.read(4) == b"PAR1"
-    file.seek(0)
+def _unpacked(content: Packed) -> Iterator[BinaryIO]:
+    is_plain = content.file.read(4) == b"PAR1"
+    content.file.seek(0)
     if is_plain:
-        yield file
+        yield content.file
         return
     with tempfile.TemporaryFile() as unpacked:
-        for chunk in decompressed(file, name):
+        for chunk in content.unpacked():
             unpacked.write(chunk)
         unpacked.seek(0)
         yield unpacked

@@ -13,8 +13,9 @@ from dedup_platform.stream.format import Format
 from dedup_platform.stream.s3_path import SCHEME, S3Path
 from dedup_platform.stream.values import Count, Duration, FieldName, Part, PositiveDuration, Size, Text, origin_of
 
-__all__ = ["Brokers", "FilesSource", "KafkaSource", "Lane", "Source", "Topic"]
+__all__ = ["MAX_UNPACKED_RATIO", "Brokers", "FilesSource", "KafkaSource", "Lane", "Source", "Topic"]
 
+MAX_UNPACKED_RATIO = 200
 _RELIST = timedelta(hours=1)
 
 
@@ -43,7 +44,8 @@ class FilesSource(Format):
     A file is read once it has not been modified for `settle`; a batch reads at most `max_batch_files` files and
     about `max_batch_bytes` bytes (a larger file is a batch of its own). On S3 all keys are listed every `relist`, and
     in between only those that may be new. Links that lead out of the folder are read only with `follow_links`: who
-    puts files there could otherwise have us read any file that we may read.
+    puts files there could otherwise have us read any file that we may read. A compressed file is read up to
+    `max_unpacked_ratio` times its size (and 4 MiB in any case); what follows counts as damaged.
     """
 
     kind: Annotated[Literal["files"], BeforeValidator(_known_kind)]
@@ -53,6 +55,9 @@ class FilesSource(Format):
     max_batch_files: Annotated[Count, Field(ge=1)] = 1000
     max_batch_bytes: Size = 2**30
     follow_links: bool = Field(False, exclude_if=lambda value: not value)
+    max_unpacked_ratio: Annotated[Count, Field(ge=1)] = Field(
+        MAX_UNPACKED_RATIO, exclude_if=lambda value: value == MAX_UNPACKED_RATIO
+    )
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
 
     def model_post_init(self, context: Any) -> None:

@@ -17,6 +17,7 @@ import zstandard
 from hypothesis import given, settings, strategies as st
 
 from dedup_platform.sources.avro.files import avro_records
+from dedup_platform.sources.compression import Packed
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.files import list_files, records_of
 from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD, Record
@@ -259,7 +260,7 @@ def _varint_end(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def read_file(content: bytes, name: str = "clicks.avro") -> list[Record]:
-    return list(avro_records(io.BytesIO(content), name))
+    return list(avro_records(Packed(io.BytesIO(content), name)))
 
 
 def texts(value: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 
 from dedup_platform.sources.avro.files import avro_batches, avro_records
 from dedup_platform.sources.avro.messages import AvroMessages
+from dedup_platform.sources.compression import Packed
 from dedup_platform.sources.frame_sizes import MAX_BYTES
 from dedup_platform.sources.records import DAMAGED_FILE, UNKNOWN_SCHEMA, RejectedError
 from dedup_platform.sources.registry import RegisteredSchema
@@ -51,13 +52,15 @@ def test_a_registered_schema_whose_smallest_record_is_large_is_unknown() -> None
 
 @pytest.mark.parametrize("kind", [["null", DOUBLED], {"type": "array", "items": DOUBLED}])
 def test_a_schema_of_which_little_may_be_there_is_read(kind: Any) -> None:
-    [(_, content, _)] = avro_records(BytesIO(header(record({"name": "a", "type": kind})) + block(1, b"\0")), "x")
+    [(_, content, _)] = avro_records(
+        Packed(BytesIO(header(record({"name": "a", "type": kind})) + block(1, b"\0")), "x")
+    )
     assert content in ({"a": None}, {"a": []})
 
 
 def test_records_inside_themselves_are_counted_once() -> None:
     schema = {"type": "record", "name": "tree", "fields": [{"name": "a", "type": TREE}, {"name": "b", "type": "null"}]}
-    [(_, content, _)] = avro_records(BytesIO(header(schema) + block(1, b"\2\0\0")), "x")
+    [(_, content, _)] = avro_records(Packed(BytesIO(header(schema) + block(1, b"\2\0\0")), "x"))
     assert content == {"a": [{"a": [], "b": None}], "b": None}
 
 
@@ -96,15 +99,17 @@ def test_a_block_of_less_than_no_records_is_damage() -> None:
 def test_records_that_are_much_longer_than_their_data(kind: Any, names: list[str], data: list[bytes]) -> None:
     schema = record(*({"name": name, "type": kind} for name in names))
     content = header(schema) + block(len(data), b"".join(data))
-    batches = [list(payloads) for payloads, _, _ in avro_batches(BytesIO(content), "x")]
+    batches = [list(payloads) for payloads, _, _ in avro_batches(Packed(BytesIO(content), "x"))]
     assert sum(map(len, batches)) == len(data)
-    assert [each for some in batches for each in some] == [each for each, _, _ in avro_records(BytesIO(content), "x")]
+    assert [each for some in batches for each in some] == [
+        each for each, _, _ in avro_records(Packed(BytesIO(content), "x"))
+    ]
     assert max(sum(map(len, some)) for some in batches) < 5 * MAX_BYTES
 
 
 def test_damage_behind_parts_of_a_block() -> None:
     content = header(record({"name": "x" * 10**5, "type": "boolean"})) + block(1000, b"\1" * 900 + b"\7" + b"\1" * 99)
-    *parts, (rest, contents_of_rest, _) = avro_batches(BytesIO(content), "x")
+    *parts, (rest, contents_of_rest, _) = avro_batches(Packed(BytesIO(content), "x"))
     assert sum(len(payloads) for payloads, _, _ in parts) == 900
     assert (list(rest), list(contents_of_rest)) == ([b"\7" + b"\1" * 99], [DAMAGED_FILE])
 

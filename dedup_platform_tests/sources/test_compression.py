@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given, settings, strategies as st
 
 from dedup_platform.sources import compression
-from dedup_platform.sources.compression import DamageError, decompressed
+from dedup_platform.sources.compression import DamageError, Packed, decompressed
 
 TEXT = b"".join(b"%d,%d\n" % (number, random.Random(number).getrandbits(64)) for number in range(20_000))
 GZIP = gzip.compress(TEXT)
@@ -256,3 +256,42 @@ def _damaged(source: random.Random) -> bytes:
             case _:
                 packed[at:at] = source.randbytes(source.randint(1, 3))
     return bytes(packed)
+
+
+ZEROS = bytes(2**26)
+
+
+def unpacked(content: bytes, name: str, most: int) -> tuple[int, str | None]:
+    """How many bytes come out, and why no more."""
+    size = 0
+    try:
+        for chunk in Packed(io.BytesIO(content), name, most).unpacked():
+            size += len(chunk)
+    except DamageError as damage:
+        return size, damage.reason
+    return size, None
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.gz", gzip.compress(ZEROS)),
+        ("x.zst", zstandard.ZstdCompressor().compress(ZEROS)),
+        ("x.sz", bytes(cramjam.snappy.compress(ZEROS))),
+    ],
+)
+def test_a_file_may_unpack_to_so_many_times_its_size(name: str, content: bytes) -> None:
+    ratio = len(ZEROS) // len(content)
+    assert unpacked(content, name, ratio + 1) == (len(ZEROS), None)
+    size, reason = unpacked(content, name, ratio // 2)
+    assert reason == f"it unpacks to more than {ratio // 2} times its size, which is source.max_unpacked_ratio"
+    assert 2**22 <= size <= max(2**22, ratio // 2 * len(content))
+
+
+def test_a_small_file_may_unpack_to_any_number_of_times_its_size() -> None:
+    assert unpacked(gzip.compress(bytes(2**22)), "x.gz", 1) == (2**22, None)
+    assert unpacked(gzip.compress(bytes(2**22 + 1)), "x.gz", 1)[0] == 2**22
+
+
+def test_a_plain_file_is_as_large_as_it_is() -> None:
+    assert unpacked(bytes(2**23), "x", 1) == (2**23, None)

@@ -9,6 +9,7 @@ from typing import Any
 
 import cramjam
 import fastavro
+import polars as pl
 import pytest
 import zstandard
 from hypothesis import given, settings, strategies as st
@@ -18,7 +19,7 @@ from pyspark.sql import Row, SparkSession, functions as F
 from dedup_platform import schemas
 from dedup_platform.errors import SourceChangedError
 from dedup_platform.sources.decoding import EventDecoder
-from dedup_platform.sources.files import list_files, read_files, records_of
+from dedup_platform.sources.files import list_files, read_files, read_group, records_of
 from dedup_platform.sources.listing import SourceFile
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream, decode_kept
@@ -195,6 +196,24 @@ def test_files_share_tasks(spark: SparkSession, sizes: list[int], tasks: int) ->
 
 def test_no_files_are_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert read_files(spark, click_stream("csv", tmp_path), []).collect() == []
+
+
+@pytest.mark.parametrize("ratio", [200, 500])
+def test_a_file_that_unpacks_to_much_more_than_its_size_is_read_up_to_a_limit(tmp_path: Path, ratio: int) -> None:
+    line = b'{"user":"u","id":"e","at":"2024-03-01","note":"' + b"x" * 10_000 + b'"}\n'
+    packed = gzip.compress(line * 3000, mtime=0)
+    (tmp_path / "a.json.gz").write_bytes(packed)
+    (tmp_path / "b.json").write_bytes(line)
+    source = click_stream("json", tmp_path).source.model_copy(update={"max_unpacked_ratio": ratio})
+    stream = click_stream("json", tmp_path).model_copy(update={"source": source})
+    a, b = list_files(stream, NOW).ready
+    *records, (rest, reason, context) = records_of(stream, a)
+    most = max(2**22, ratio * len(packed))
+    assert most - len(line) < sum(len(payload or b"") + 1 for payload, _, _ in records) <= most
+    assert (reason, len(rest or b"") < len(line)) == ("damaged_file", True)
+    assert f"more than {ratio} times its size, which is source.max_unpacked_ratio" in context
+    rows = pl.concat(read_group(stream, [[(a, 0), (b, 0)]], 0))
+    assert rows.group_by("source").len().sort("source").rows() == [("a.json.gz", len(records) + 1), ("b.json", 1)]
 
 
 @given(st.integers(0, len(gzip.compress(HEADER + LINES)) - 1))

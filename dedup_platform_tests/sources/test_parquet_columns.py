@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dedup_platform.sources import parquet_records
+from dedup_platform.sources.compression import Packed
 from dedup_platform.sources.parquet_records import parquet_batches
 from dedup_platform_tests.sources.click_streams import click_stream
 from dedup_platform_tests.sources.hostile_tables import table
@@ -53,7 +54,9 @@ def test_payloads(thorough: bool) -> None:
         [rows] = parquet_records._read(io.BytesIO(content), 1024)
         values = [parquet_records._json(column) for column in rows.columns]
         alone = parquet_records._objects(rows.schema.names, values, rows.num_rows)
-        found = [payload for payloads, _, _ in parquet_batches(io.BytesIO(content), PATH) for payload in payloads]
+        found = [
+            payload for payloads, _, _ in parquet_batches(Packed(io.BytesIO(content), PATH)) for payload in payloads
+        ]
         assert found == alone.to_pylist()
         plain += bool(parquet_records._Rows.of(rows).columns)
     assert plain > seed / 2, "most are read by columns"

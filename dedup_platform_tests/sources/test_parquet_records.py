@@ -14,6 +14,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings, strategies as st
 
+from dedup_platform.sources.compression import Packed
 from dedup_platform.sources.field_values import field_reader
 from dedup_platform.sources.parquet_records import parquet_batches, parquet_records
 from dedup_platform.sources.records import DAMAGED_FILE, MALFORMED_RECORD, MAX_RECORD_BYTES, Record
@@ -31,13 +32,13 @@ def written(table: pa.Table, **options: Any) -> bytes:
 
 def read(content: bytes, name: str = "events.parquet") -> list[Record]:
     """The records of a file; its columns are seen to say the same as they do."""
-    for payloads, contents, contexts in parquet_batches(io.BytesIO(content), name):
+    for payloads, contents, contexts in parquet_batches(Packed(io.BytesIO(content), name)):
         assert len(payloads) == len(contents) == len(list(contexts))
         fields = [content if isinstance(content, dict) else {} for content in contents]
         for each in {"no such column", *(each for some in fields for each in some)}:
             texts = told(field_reader((each,), "parquet"), contents)
             assert all(is_true(text, some.get(each)) for text, some in zip(texts, fields, strict=True))
-    return list(parquet_records(io.BytesIO(content), name))
+    return list(parquet_records(Packed(io.BytesIO(content), name)))
 
 
 def payloads(columns: Mapping[str, pa.Array]) -> list[str]:

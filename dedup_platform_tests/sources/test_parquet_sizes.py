@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dedup_platform.sources.compression import Packed
 from dedup_platform.sources.parquet_pages import largest_row
 from dedup_platform.sources.parquet_records import parquet_batches, parquet_records
 from dedup_platform.sources.parquet_sizes import gathered
@@ -44,7 +45,7 @@ def test_large_rows_are_read_a_few_at_a_time(kind: str) -> None:
     table, options = SIZES[kind]
     file = written(table, **options)
     assert len(file.getvalue()) < 10_000 or kind == "names"
-    batches = [pl.Series(payloads, dtype=pl.Binary).bin.size() for payloads, _, _ in parquet_batches(file, "x")]
+    batches = [pl.Series(payloads, dtype=pl.Binary).bin.size() for payloads, _, _ in parquet_batches(Packed(file, "x"))]
     assert sum(map(len, batches)) == len(table)
     assert max(int(sizes.sum()) for sizes in batches) < 16 * 2**20
 
@@ -53,7 +54,7 @@ def test_a_list_of_very_many_nulls_is_one_record_that_is_too_long() -> None:
     count = MAX_RECORD_BYTES // 2 + 100_000
     file = written(pa.table({"a": pa.ListArray.from_arrays([0, count], pa.nulls(count, pa.int8()))}))
     tracemalloc.start()
-    [(payload, content, context)] = parquet_records(file, "x")
+    [(payload, content, context)] = parquet_records(Packed(file, "x"))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert payload == (b'{"a":[' + b"null," * MAX_RECORD_BYTES)[:MAX_RECORD_BYTES]

@@ -13,6 +13,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given, settings, strategies as st
 
+from dedup_platform.sources.compression import Packed
 from dedup_platform.sources.files import list_files, records_of
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.protobuf.files import delimited_messages
@@ -367,7 +368,7 @@ def test_a_cut_file_gives_the_messages_before_the_cut(whole: Stream, event: Any,
     messages = [event(user="u" * length, id="1").SerializeToString() for length in range(1, 100)]
     content = delimited(*messages)
     records = list(
-        delimited_messages(io.BytesIO(content[:cut]), "x.pb", MessageReader(whole).records, hold_batches=False)
+        delimited_messages(Packed(io.BytesIO(content[:cut]), "x.pb"), MessageReader(whole).records, hold_batches=False)
     )
     complete = [payload for payload, content, _ in records if content != DAMAGED_FILE]
     assert complete == messages[: len(complete)]
@@ -387,9 +388,9 @@ def test_of_a_long_message_only_a_beginning_is_in_memory(
     reader = MessageReader(whole)
     tracemalloc.start()
     if are_together:
-        records = [record for batch in reader.delimited(file, "x.pb") for record in zip(*batch, strict=True)]
+        records = [record for batch in reader.delimited(Packed(file, "x.pb")) for record in zip(*batch, strict=True)]
     else:
-        records = list(delimited_messages(file, "x.pb", reader.records, hold_batches=False))
+        records = list(delimited_messages(Packed(file, "x.pb"), reader.records, hold_batches=False))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     [(before, *_), (payload, content, context), (after, *_)] = records
@@ -400,7 +401,7 @@ def test_of_a_long_message_only_a_beginning_is_in_memory(
 
 def test_a_long_message_that_is_cut_is_damage(whole: Stream) -> None:
     content = varint(100 * 2**20) + bytes(20 * 2**20)
-    [batch] = MessageReader(whole).delimited(io.BytesIO(content), "x.pb")
+    [batch] = MessageReader(whole).delimited(Packed(io.BytesIO(content), "x.pb"))
     [(rest, reason, context)] = zip(*batch, strict=True)
     assert (len(rest), reason) == (MAX_RECORD_BYTES, DAMAGED_FILE)
     assert json.loads(context)["damage"]["reason"] == "at byte 4 of its content: it ends too early"

@@ -9,14 +9,14 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import cramjam
 import zstandard
 
 from dedup_platform.sources.avro.blocks import FACTS, Block, BlockColumns, MalformedBlockError, record_of
 from dedup_platform.sources.avro.datum import MOST_EMPTY, MalformedDatumError, datum_reader
-from dedup_platform.sources.compression import DamageError, decompressed
+from dedup_platform.sources.compression import DamageError, Packed
 from dedup_platform.sources.contents import Batch, listed
 from dedup_platform.sources.frame_sizes import MAX_BYTES
 from dedup_platform.sources.pieces import MAX_PIECE_BYTES, Pieces, zigzag
@@ -39,9 +39,9 @@ _UNPACKING_ERRORS = (
 _ALONE = 1024
 
 
-def avro_records(file: BinaryIO, name: str) -> Iterator[Record]:
+def avro_records(content: Packed) -> Iterator[Record]:
     """The records of one open file, which may be compressed as a whole too."""
-    pieces = Pieces(decompressed(file, name))
+    pieces = Pieces(content.unpacked())
     try:
         container = _Container(pieces)
         for block in container.blocks():
@@ -50,9 +50,9 @@ def avro_records(file: BinaryIO, name: str) -> Iterator[Record]:
         yield damaged(pieces.rest, damage, **FACTS)
 
 
-def avro_batches(file: BinaryIO, name: str) -> Iterator[Batch]:
+def avro_batches(content: Packed) -> Iterator[Batch]:
     """The same records, those together that were read together."""
-    pieces = Pieces(decompressed(file, name))
+    pieces = Pieces(content.unpacked())
     try:
         yield from _batches(_Container(pieces))
     except DamageError as damage:

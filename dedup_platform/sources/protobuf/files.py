@@ -1,13 +1,12 @@
 """Files of Protobuf: messages, each with its length (a varint) before it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO
 
 import numpy as np
 import polars as pl
 
 from dedup_platform.sources.binary_columns import EncodedBytes
-from dedup_platform.sources.compression import DamageError, decompressed
+from dedup_platform.sources.compression import DamageError, Packed
 from dedup_platform.sources.contents import Batch, listed
 from dedup_platform.sources.frame_sizes import MAX_BYTES, MAX_ROWS
 from dedup_platform.sources.pieces import VARINT_BYTES, Pieces, read_varint
@@ -23,9 +22,9 @@ _FACTS = {"format": "protobuf"}
 Read = Callable[[bytes], Iterator[Record]]
 
 
-def delimited_messages(file: BinaryIO, name: str, read: Read, hold_batches: bool) -> Iterator[Record]:
+def delimited_messages(content: Packed, read: Read, hold_batches: bool) -> Iterator[Record]:
     """The records of one open file; `read` reads a message, which may hold many events."""
-    pieces = Pieces(decompressed(file, name))
+    pieces = Pieces(content.unpacked())
     try:
         while not pieces.are_at_end:
             yield from read(_message(pieces, hold_batches))
@@ -33,9 +32,9 @@ def delimited_messages(file: BinaryIO, name: str, read: Read, hold_batches: bool
         yield damaged(pieces.rest, damage, **_FACTS)
 
 
-def delimited_batches(file: BinaryIO, name: str, messages: ProtobufMessages, read: Read) -> Iterator[Batch]:
+def delimited_batches(content: Packed, messages: ProtobufMessages, read: Read) -> Iterator[Batch]:
     """The same records, those together that were read together."""
-    pieces = Pieces(decompressed(file, name))
+    pieces = Pieces(content.unpacked())
     try:
         while not pieces.are_at_end:
             yield from _batches(_Block.of(pieces, messages.hold_batches), messages, read)
