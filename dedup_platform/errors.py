@@ -16,6 +16,7 @@ DedupPlatformError
 ├── DeadlyRecordError        a record ended the process that decoded it again; nothing was changed
 ├── SparkServerError         the Spark Connect server is not there, or went away in the middle of the work
 ├── MissingPartError         a server that tests need is not installed; says how to install it
+├── WrongJarError            a jar is not the one that the project knows
 ├── ServerStartError         a server that tests need did not start; shows the end of what it printed
 ├── ConflictError            someone else committed first; run again
 │   ├── SinkTakenError       someone else publishes to the same sink now
@@ -56,6 +57,7 @@ __all__ = [
     "UnknownRecordError",
     "UnknownStreamError",
     "UnreachableError",
+    "WrongJarError",
 ]
 
 
@@ -194,6 +196,20 @@ class MissingPartError(DedupPlatformError):
     def __str__(self) -> str:
         part, install = self.args
         return f"{part} is not installed; get it with: {install}"
+
+
+class WrongJarError(DedupPlatformError):
+    """A jar at `path` has another SHA-256 than the one of its version that the project knows."""
+
+    def __init__(self, path: str, found: str) -> None:
+        super().__init__(path, found)
+
+    def __str__(self) -> str:
+        path, found = self.args
+        return (
+            f"{path}: this is not the jar that was tested (its SHA-256 is {found}). Delete it, and the cache beside "
+            "its folder, and run again: it is downloaded anew. If it comes again, whoever it comes from changed it"
+        )
 
 
 class ServerStartError(DedupPlatformError):

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from dedup_platform.settings import AWS_JAR, ENV_PREFIX, JARS, POSTGRES_JAR, Settings
 from dedup_platform.spark.connect_server import ConnectServer, connect_server
-from dedup_platform.spark.session import jars_conf, spark_session
+from dedup_platform.spark.jars import jars_conf
+from dedup_platform.spark.session import spark_session
 from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server, free_port
 from dedup_platform_tests.servers import new_name, running
 

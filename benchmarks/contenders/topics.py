@@ -10,9 +10,8 @@ from benchmarks.contenders.ours import STREAM, Ours
 from benchmarks.contenders.spark import SparkContender
 from benchmarks.data import START
 from benchmarks.topic import PLACE, SCHEMA_FILE
-from dedup_platform.spark.session import jars_conf
+from dedup_platform.spark.jars import install_for_spark, jars_conf
 from dedup_platform.stream import Stream, load_stream
-from dedup_platform.testing.servers.jars import install_for_spark
 
 JARS_OF_READER = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",

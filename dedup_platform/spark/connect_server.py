@@ -15,6 +15,7 @@ from dedup_platform.processes import with_parent
 from dedup_platform.settings import Settings
 from dedup_platform.spark.connect import answers
 from dedup_platform.spark.connect_token import server_conf, server_token
+from dedup_platform.spark.jars import require_jars
 from dedup_platform.spark.session import LOOPBACK, properties_file, spark_conf, use_this_python
 
 __all__ = ["DEFAULT_PORT", "ConnectServer", "address", "command", "connect_server", "prepare"]
@@ -40,7 +41,7 @@ def prepare(settings: Settings, port: int, keeps_sessions: bool = False) -> dict
     In a file and not in the command, which every user of the machine can see: properties hold secrets, the token among
     them that clients must have.
     A session that nobody uses ends after an hour, unless the server keeps sessions.
-    Raises SettingsError if the port is taken or if the settings name a server already.
+    Raises SettingsError if the port is taken or if the settings name a server already, and what `require_jars` does.
     """
     if settings.spark_remote:
         named = settings.spark_remote.partition("/;")[0]
@@ -50,6 +51,7 @@ def prepare(settings: Settings, port: int, keeps_sessions: bool = False) -> dict
             f"port {port} of {LOOPBACK} is taken. If a Spark Connect server has it that is yours, "
             f"DEDUP_PLATFORM_SPARK_REMOTE={address(port)} uses it; else choose another port."
         )
+    require_jars(settings)
     settings.make_folders()
     use_this_python(settings)
     listening = str(settings.connect_address)

@@ -4,8 +4,7 @@ import os
 import re
 import shlex
 import sys
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -18,11 +17,10 @@ from sqlalchemy.engine import URL, make_url
 from dedup_platform.settings import CATALOG, SQLITE_BUSY_SECONDS, Settings, revealed
 from dedup_platform.spark.connect import opened
 from dedup_platform.spark.connect_token import remote_by_name
+from dedup_platform.spark.jars import jars_conf, require_jars
 
 __all__ = [
-    "IVY",
     "LOOPBACK",
-    "jars_conf",
     "open_session",
     "properties_file",
     "public_conf",
@@ -38,7 +36,6 @@ _JAVA_OPTIONS = "-XX:+UseParallelGC -Duser.timezone=UTC"
 # Where workers are this Python it can be imported. It imports more than this package may.
 _DAEMON = "dedup_platform.worker_daemon"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-IVY = Path.home() / ".ivy2.5.2"  # Spark 4.1's own default
 _STARTING = Lock()
 """One thread at a time starts Spark: what Java is told on the way is in the environment, which is the process's."""
 # Of properties whose names look so, Spark shows no value in its UI, its logs and its answers; its own default knows
@@ -81,10 +78,12 @@ def spark_session(settings: Settings) -> SparkSession:
 def open_session(settings: Settings, build: Callable[[], SparkSession]) -> SparkSession:
     """What `build` gives, which knows `public_conf(settings)`, with the secret properties of the settings.
 
-    Raises SparkServerError if the server that the settings name is not there.
+    Raises SparkServerError if the server that the settings name is not there, WrongJarError if a jar is not what it
+    should be.
     """
     if settings.spark_remote:
         return opened(settings, build)
+    require_jars(settings)
     secrets = {name: value for name, value in spark_conf(settings).items() if _is_secret(name)}
     with _STARTING, _file_for_java(secrets) if secrets else nullcontext():
         session = build()
@@ -167,15 +166,6 @@ def _application(settings: Settings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": _SECRET,
     }
-
-
-def jars_conf(jars: Sequence[str]) -> dict[str, str]:
-    """Properties that add these Maven coordinates, from Ivy's folder where they are, else downloaded by Spark."""
-    # Given as files they need no resolution: half a second less, no network, and no forty lines of report.
-    files = [IVY / "jars" / f"{jar.replace(':', '_', 1).replace(':', '-')}.jar" for jar in jars]
-    if all(zipfile.is_zipfile(file) for file in files):
-        return {"spark.jars": ",".join(map(str, files))}
-    return {"spark.jars.packages": ",".join(jars), "spark.jars.ivy": str(IVY)}
 
 
 def _session() -> dict[str, str]:

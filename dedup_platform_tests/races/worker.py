@@ -18,7 +18,8 @@ from dedup_platform import tables
 from dedup_platform.errors import ConflictError
 from dedup_platform.platform import Platform
 from dedup_platform.settings import JARS, POSTGRES_JAR, Settings
-from dedup_platform.spark.session import jars_conf, spark_session
+from dedup_platform.spark.jars import jars_conf
+from dedup_platform.spark.session import spark_session
 from dedup_platform.stream import load_stream
 from dedup_platform.testing import HeldClock, temporary_platform
 

@@ -10,13 +10,20 @@ from pathlib import Path
 
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.settings import AWS_JAR, JARS, POSTGRES_JAR
-from dedup_platform.testing.servers.jars import install_for_spark
+from dedup_platform.spark.jars import check_jars, install_for_spark, jars_of_spark
 from dedup_platform.testing.servers.kafka import install_kafka
 from dedup_platform.testing.servers.postgres import postgres_program
 from dedup_platform.testing.servers.s3 import versitygw
 
+
+def _install_spark() -> Path:
+    folder = install_for_spark((*JARS, POSTGRES_JAR, AWS_JAR))
+    check_jars(jars_of_spark((*JARS, POSTGRES_JAR, AWS_JAR)))
+    return folder
+
+
 PARTS: dict[str, Callable[[], Path]] = {
-    "spark": lambda: install_for_spark((*JARS, POSTGRES_JAR, AWS_JAR)),
+    "spark": _install_spark,
     "kafka": install_kafka,
     "s3": versitygw,
     "postgres": lambda: postgres_program("postgres"),

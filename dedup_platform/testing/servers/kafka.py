@@ -1,6 +1,7 @@
 """A real Kafka: one broker that is its own controller, started from its jars."""
 
 import os
+import shutil
 import subprocess
 import time
 import uuid
@@ -12,9 +13,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from dedup_platform.errors import MissingPartError, ServerStartError
+from dedup_platform.errors import MissingPartError, ServerStartError, WrongJarError
 from dedup_platform.settings import KAFKA_JAR
-from dedup_platform.testing.servers.jars import download, java
+from dedup_platform.spark.jars import check_jars, download, java
 from dedup_platform.testing.servers.process import LOOPBACK, ServerProcess, free_port
 
 __all__ = ["PARTITIONS", "KafkaServer", "broker_settings", "install_kafka"]
@@ -115,6 +116,11 @@ def install_kafka() -> Path:
         # Aside first: a download that was interrupted must not look like one that was not.
         aside = folder.with_name(f"{folder.name}.{os.getpid()}")
         download([KAFKA_JAR, _LOGGER_JAR], aside, aside.parent / "ivy", "[artifact]-[revision](-[classifier]).[ext]")
+        try:
+            check_jars(aside.glob("*.jar"))
+        except WrongJarError:
+            shutil.rmtree(aside)
+            raise
         aside.rename(folder)
     return folder
 
