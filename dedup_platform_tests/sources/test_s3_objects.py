@@ -4,9 +4,15 @@ import gzip
 import hashlib
 import io
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from random import Random
+from threading import Thread
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,6 +81,46 @@ def test_connections_that_break_and_answers_that_are_cut_are_never_the_end(landi
         assert [read(access, file) for _ in range(5)] == [CONTENT] * 5
         assert proxy.happened["cut"] > 0
         assert proxy.happened["drop"] > 0
+
+
+@contextmanager
+def without_headers_at_first() -> Iterator[S3Access]:
+    """A store of the object `abc`, whose first answer is as one that breaks off among its headers is understood."""
+    answers = count()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "3")
+            if next(answers):
+                self.send_header("ETag", '"e"')
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(b"abc")
+
+        do_HEAD = do_GET  # noqa: N815  # http.server's name
+
+        def log_message(self, *_: Any) -> None:
+            """Keep quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield S3Access(f"http://127.0.0.1:{server.server_port}", access_key_id="a", secret_access_key="b")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_an_answer_that_breaks_off_among_its_headers_is_asked_for_again() -> None:
+    file = SourceFile("a", "s3://bucket/a", 3, "e", datetime.now(UTC))
+    with without_headers_at_first() as access:
+        assert read(access, file) == b"abc"
+    with without_headers_at_first() as access:
+        with pytest.raises(SourceError, match="a: cannot be read: the answer ended among its headers"):
+            changed_objects(access, [file])
+        assert changed_objects(access, [file]) == []
 
 
 def test_who_stays_away_is_named_and_nothing_is_taken_for_the_end(

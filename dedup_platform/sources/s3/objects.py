@@ -23,6 +23,8 @@ __all__ = ["changed_objects", "opened_object"]
 _BUFFER = 256 * 1024
 _GONE = ("NoSuchKey", "404")
 _ANOTHER = ("PreconditionFailed", "412")
+_TOLD = {"ETag", "ContentLength"}
+_BROKE_OFF = "the answer ended among its headers"  # of which those that came are taken for all
 
 
 class _InterruptedError(Exception):
@@ -55,6 +57,8 @@ def _is_there(access: S3Access, file: SourceFile) -> bool:
             if _code(error) in _GONE:
                 return False
             raise
+    if not answer.keys() >= _TOLD:
+        raise SourceError(file.path, f"cannot be read: {_BROKE_OFF}")
     return _is_as_listed(file, answer, file.size)
 
 
@@ -122,6 +126,9 @@ class _Object(RawIOBase):
             if error.response["ResponseMetadata"]["HTTPStatusCode"] < 500:
                 raise SourceError(self._file.path, f"cannot be read: {reason(error)}") from None
             raise
+        if not answer.keys() >= _TOLD:
+            answer["Body"].close()
+            raise _InterruptedError(_BROKE_OFF)
         # Not every store heeds If-Match.
         if not _is_as_listed(self._file, answer, self._file.size - self._place):
             answer["Body"].close()

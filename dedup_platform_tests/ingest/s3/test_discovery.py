@@ -56,6 +56,7 @@ class Watched:
                 "size": file.size,
                 "etag": file.etag,
                 "records": 1,
+                "skipped": False,
             }
             for file in files
         ]
