@@ -10,6 +10,7 @@ import dagster as dg
 from dagster._core.instance.ref import InstanceRef  # the only way to have Dagster's settings, but for one
 from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from dedup_platform import tables
 from dedup_platform.errors import SettingsError
@@ -73,11 +74,11 @@ def open_instance(settings: Settings, keeps_output: bool = True) -> Iterator[dg.
     if settings.dagster_uri:
         _try(settings.dagster_uri)
     told = InstanceRef.from_dir(str(settings.dagster_home), overrides=None if keeps_output else _NO_OUTPUT)
-    try:
-        opened = dg.DagsterInstance.from_ref(told)
-    except DBAPIError:
-        # Another process made Dagster's own tables between Dagster's look and its try: now they are there.
-        opened = dg.DagsterInstance.from_ref(told)
+    # Another process may make Dagster's own tables between Dagster's look and its try: soon they are there.
+    tries = Retrying(
+        stop=stop_after_attempt(5), wait=wait_fixed(0.5), retry=retry_if_exception_type(DBAPIError), reraise=True
+    )
+    opened = tries(dg.DagsterInstance.from_ref, told)
     with opened as instance:
         if not keeps_output:
             # At every run Dagster would tell Python's logging anew what its settings say: while another thread logs,
