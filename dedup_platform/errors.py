@@ -15,9 +15,9 @@ DedupPlatformError
 ├── UnknownRecordError       no rejected record has these coordinates
 ├── DeadlyRecordError        a record ended the process that decoded it again; nothing was changed
 ├── SparkServerError         the Spark Connect server is not there, or went away in the middle of the work
-├── MissingPartError         a server that tests need is not installed; says how to install it
+├── MissingPartError         Java, or a server that tests need, is not installed; says how to install it
 ├── WrongJarError            a jar is not the one that the project knows
-├── ServerStartError         a server that tests need did not start; shows the end of what it printed
+├── ServerStartError         jars could not be had, or a server did not start; shows the end of what was printed
 ├── ConflictError            someone else committed first; run again
 │   ├── SinkTakenError       someone else publishes to the same sink now
 │   ├── OutdatedTokenError   a table refuses the token of whoever writes to it
@@ -160,7 +160,7 @@ class LostRecordsError(DedupPlatformError):
 
 
 class UnknownFileError(DedupPlatformError):
-    """A file was named that did not change after it was read."""
+    """A file was named that cannot be accepted, as it did not change, or cannot be skipped, as it does not wait."""
 
 
 class UnknownOffsetsError(DedupPlatformError):
@@ -188,7 +188,7 @@ class SparkServerError(DedupPlatformError):
 
 
 class MissingPartError(DedupPlatformError):
-    """A program or jar that `dedup_platform.testing` starts is not on this machine; `install` is how to get it."""
+    """A program or jar that something is started with is not on this machine; `install` is how to get it."""
 
     def __init__(self, part: str, install: str) -> None:
         super().__init__(part, install)
@@ -213,7 +213,7 @@ class WrongJarError(DedupPlatformError):
 
 
 class ServerStartError(DedupPlatformError):
-    """A server of `dedup_platform.testing` ended, or did not answer in time; `printed` is the end of its log."""
+    """What was started ended, or did not answer in time; `printed` is the end of its log."""
 
     def __init__(self, name: str, reason: str, printed: str) -> None:
         super().__init__(name, reason, printed)

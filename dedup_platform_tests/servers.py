@@ -3,7 +3,9 @@
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from time import sleep
 from typing import Any, TypeVar
 
@@ -24,6 +26,19 @@ def running(kind: Callable[..., Kind], folder: Path, **options: Any) -> Iterator
         pytest.skip(str(missing))
     with server:
         yield server
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    """The free port of this machine on which requests are answered while the block runs."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def new_name(prefix: str = "t") -> str:

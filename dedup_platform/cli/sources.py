@@ -1,6 +1,7 @@
 """Commands about sources: how far they have been read, and what people decide about files, offsets and batches."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated
 
@@ -15,21 +16,22 @@ offsets_app = typer.Typer(
 )
 batches_app = typer.Typer(help="Decide about batches that are held.", no_args_is_help=True)
 
+PathsArgument = Annotated[
+    list[str], typer.Argument(metavar="PATH...", help="Absolute, an s3:// URL, or below the source's folder.")
+]
+
 _OFFSETS = re.compile(r"([0-9]{1,19})(?:\.\.([0-9]{1,19}))?")
 
 
 @files_app.command()
 def accept(
     stream: StreamArgument,
-    paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Absolute, an s3:// URL, or below the source's folder.")
-    ],
+    paths: PathsArgument,
     streams: StreamsOption = None,
 ) -> None:
     """Let files that changed after they were read be read again, as a new generation, by the next run."""
     deployment = Deployment.of(streams)
-    source = deployment.of_files(stream).files
-    relative = [source.below_root(path) for path in paths]
+    relative = _below_root(deployment, stream, paths)
     deployment.platform().source.accept_files(stream, relative)
     out.print(f"{len(relative)} files accepted; the next run reads them again.")
 
@@ -37,15 +39,12 @@ def accept(
 @files_app.command("skip")
 def skip_files(
     stream: StreamArgument,
-    paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Absolute, an s3:// URL, or below the source's folder.")
-    ],
+    paths: PathsArgument,
     streams: StreamsOption = None,
 ) -> None:
     """Leave out files that wait, as they are now: they count as read. `files accept` reads them after all."""
     deployment = Deployment.of(streams)
-    source = deployment.of_files(stream).files
-    relative = [source.below_root(path) for path in paths]
+    relative = _below_root(deployment, stream, paths)
     deployment.platform().source.skip_files(stream, relative)
     out.print(f"{len(relative)} files skipped; the next run goes on without them.")
 
@@ -90,6 +89,12 @@ def accept_batch(stream: StreamArgument, streams: StreamsOption = None) -> None:
     deployment.chosen(stream)
     commit = deployment.platform().source.accept_batch(stream)
     out.print("No batch is held." if commit is None else "Accepted; the next run takes it in.")
+
+
+def _below_root(deployment: Deployment, stream: str, paths: Iterable[str]) -> list[str]:
+    """The paths as records' `source` has them."""
+    source = deployment.of_files(stream).files
+    return [source.below_root(path) for path in paths]
 
 
 def _offsets(text: str) -> range:

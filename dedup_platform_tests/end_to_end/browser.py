@@ -2,15 +2,15 @@
 
 import json
 import shutil
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from dedup_platform_tests.end_to_end.conftest import PATIENCE, Webserver
+from dedup_platform_tests.servers import serving
 
 EVIL = "evil.example"
 """A name that the browser takes for this machine's, as one could that an attacker's name server answers for."""
@@ -134,14 +134,8 @@ def foreign_pages() -> Iterator[list[str]]:
         def log_message(self, *_: Any) -> None:
             """Keep quiet."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield [f"http://{name}:{server.server_port}/" for name in ("127.0.0.1", EVIL)]
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as port:
+        yield [f"http://{name}:{port}/" for name in ("127.0.0.1", EVIL)]
 
 
 def deleting(run_id: str) -> str:

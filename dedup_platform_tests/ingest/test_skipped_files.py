@@ -9,31 +9,12 @@ import pytest
 from dedup_platform.errors import HeldBatchError, UnknownFileError
 from dedup_platform.lake.staged import Staged
 from dedup_platform.maintenance.checkpoints import Checkpoints
-from dedup_platform.platform import Platform
 from dedup_platform.stream.rules import Reject
-from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc
-from dedup_platform.testing.delivery import write_file
-
-EVENTS = "events"
-NOW = HeldClock(utc("2030-01-01T00:00"))
+from dedup_platform_tests.ingest.folder import EVENTS, Folder
 
 
-class Folder:
-    """A stream of files, each of which has as many records as its content says."""
-
-    def __init__(self, folder: Path) -> None:
-        self.home = folder / "home"
-        self.stream = make_stream(folder)
-        self.platform = self.opened()
-
-    def opened(self) -> Platform:
-        return light_platform(self.home, self.stream, NOW)
-
-    def put(self, name: str, records: int) -> None:
-        path = self.stream.files.root / name
-        path.unlink(missing_ok=True)
-        write_file(path, lay_out([_record(f"{name} {number}") for number in range(records)], name))
-        os.utime(path, (1_700_000_000 + records,) * 2)
+class Skipping(Folder):
+    """What people skip in it, and what is read."""
 
     def skip(self, *names: str) -> None:
         self.platform.source.skip_files(EVENTS, names)
@@ -58,19 +39,15 @@ class Folder:
         return list(self.platform.source.waiting(EVENTS).changed)
 
 
-def _record(name: str) -> Record:
-    return record("a", name, utc("2024-01-01T00:00"), utc("2024-01-02T00:00"))
-
-
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    found = Folder(tmp_path)
+def folder(tmp_path: Path) -> Skipping:
+    found = Skipping(tmp_path)
     found.put("one.json", 1)
     assert found.ingest() == {"one.json": 1}
     return found
 
 
-def test_a_file_that_waits_is_left_out_and_its_neighbours_are_read(folder: Folder) -> None:
+def test_a_file_that_waits_is_left_out_and_its_neighbours_are_read(folder: Skipping) -> None:
     for name in ("two.json", "three.json"):
         folder.put(name, 2)
     folder.skip("two.json")
@@ -81,7 +58,7 @@ def test_a_file_that_waits_is_left_out_and_its_neighbours_are_read(folder: Folde
     assert folder.platform.status(EVENTS).skipped == ("two.json",)
 
 
-def test_a_file_that_changed_after_it_was_read_keeps_its_rows_and_its_change_is_left_out(folder: Folder) -> None:
+def test_a_file_that_changed_after_it_was_read_keeps_its_rows_and_its_change_is_left_out(folder: Skipping) -> None:
     folder.put("one.json", 3)
     folder.platform.ingest(EVENTS)
     assert folder.changed == ["one.json"]
@@ -92,7 +69,7 @@ def test_a_file_that_changed_after_it_was_read_keeps_its_rows_and_its_change_is_
 
 
 def test_the_first_batch_may_be_skipped_before_there_are_tables(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = Skipping(tmp_path)
     folder.put("one.json", 1)
     folder.put("two.json", 2)
     folder.skip("one.json")
@@ -100,21 +77,21 @@ def test_the_first_batch_may_be_skipped_before_there_are_tables(tmp_path: Path) 
 
 
 def test_all_that_waits_may_be_skipped_before_there_are_tables(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = Skipping(tmp_path)
     folder.put("one.json", 1)
     folder.skip("one.json")
     assert folder.ingest() == {}
 
 
 @pytest.mark.parametrize("name", ["one.json", "nowhere.json"])
-def test_what_does_not_wait_cannot_be_skipped_and_then_none_of_it_is(folder: Folder, name: str) -> None:
+def test_what_does_not_wait_cannot_be_skipped_and_then_none_of_it_is(folder: Skipping, name: str) -> None:
     folder.put("two.json", 2)
     with pytest.raises(UnknownFileError, match=rf"{name} does not wait to be read; what waits: two\.json"):
         folder.skip("two.json", name)
     assert folder.skipped == []
 
 
-def test_a_skipped_file_is_read_after_all_once_it_is_accepted(folder: Folder) -> None:
+def test_a_skipped_file_is_read_after_all_once_it_is_accepted(folder: Skipping) -> None:
     folder.put("two.json", 2)
     folder.skip("two.json")
     folder.ingest()
@@ -123,7 +100,7 @@ def test_a_skipped_file_is_read_after_all_once_it_is_accepted(folder: Folder) ->
     assert folder.skipped == []
 
 
-def test_a_skipped_file_that_changes_later_waits_for_a_person(folder: Folder) -> None:
+def test_a_skipped_file_that_changes_later_waits_for_a_person(folder: Skipping) -> None:
     folder.put("two.json", 2)
     folder.skip("two.json")
     folder.put("two.json", 3)
@@ -134,7 +111,7 @@ def test_a_skipped_file_that_changes_later_waits_for_a_person(folder: Folder) ->
 
 
 def test_a_batch_that_is_held_for_one_file_is_taken_in_once_that_file_is_skipped(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = Skipping(tmp_path)
     folder.stream = folder.stream.model_copy(update={"reject": Reject(max_ratio=0.5, min_records=1)})
     folder.platform = folder.opened()
     folder.put("good.json", 1)
@@ -148,30 +125,28 @@ def test_a_batch_that_is_held_for_one_file_is_taken_in_once_that_file_is_skipped
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_what_is_skipped_is_told_by_the_lake_and_not_by_the_control_database(folder: Folder, checkpoint: bool) -> None:
+def test_what_is_skipped_is_told_by_the_lake_and_not_by_the_control_database(
+    folder: Skipping, checkpoint: bool
+) -> None:
     folder.put("two.json", 2)
     folder.skip("two.json")
     if checkpoint:
         Checkpoints(folder.platform.lake, folder.platform.ledger).commit_positions(folder.stream)
-    for file in folder.home.glob("control.db*"):
-        file.unlink()
-    folder.platform = folder.opened()
+    folder.lose_control_database()
     assert folder.ingest() == {"one.json": 1}
     assert folder.skipped == ["two.json"]
 
 
-def test_what_is_skipped_is_read_if_all_that_told_so_is_lost(folder: Folder) -> None:
+def test_what_is_skipped_is_read_if_all_that_told_so_is_lost(folder: Skipping) -> None:
     folder.put("two.json", 2)
     folder.skip("two.json")
     shutil.rmtree(folder.home / "warehouse" / EVENTS / "receipts")
-    for file in folder.home.glob("control.db*"):
-        file.unlink()
-    folder.platform = folder.opened()
+    folder.lose_control_database()
     assert folder.ingest() == {"one.json": 1, "two.json": 2}
 
 
 def test_an_ingest_that_is_at_the_file_when_it_is_skipped_does_not_take_it_in(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
+    folder: Skipping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("two.json", "three.json"):
         folder.put(name, 2)

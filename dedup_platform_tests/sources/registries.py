@@ -3,9 +3,10 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from dedup_platform_tests.servers import serving
 
 References = list[dict[str, Any]] | None
 
@@ -85,10 +86,5 @@ def schema_registry() -> Iterator[Registry]:
         def log_message(self, *_: Any) -> None:
             """Keep quiet."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        registry.port = server.server_port
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with serving(Handler) as registry.port:
         yield registry
-        server.shutdown()
-        thread.join()

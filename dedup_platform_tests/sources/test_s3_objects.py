@@ -7,11 +7,10 @@ import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from random import Random
-from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from dedup_platform.sources.s3.objects import changed_objects, opened_object
 from dedup_platform.stream import S3Path
 from dedup_platform.testing.servers import Faults, FaultyProxy, S3Server
 from dedup_platform_tests.ingest.s3.landing import Landing
+from dedup_platform_tests.servers import serving
 from dedup_platform_tests.sources.click_streams import click_stream
 
 CONTENT = Random(1).randbytes(3 * 2**20)
@@ -103,14 +103,8 @@ def without_headers_at_first() -> Iterator[S3Access]:
         def log_message(self, *_: Any) -> None:
             """Keep quiet."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield S3Access(f"http://127.0.0.1:{server.server_port}", access_key_id="a", secret_access_key="b")
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as port:
+        yield S3Access(f"http://127.0.0.1:{port}", access_key_id="a", secret_access_key="b")
 
 
 def test_an_answer_that_breaks_off_among_its_headers_is_asked_for_again() -> None:

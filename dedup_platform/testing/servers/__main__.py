@@ -17,8 +17,9 @@ from dedup_platform.testing.servers.s3 import versitygw
 
 
 def _install_spark() -> Path:
-    folder = install_for_spark((*JARS, POSTGRES_JAR, AWS_JAR))
-    check_jars(jars_of_spark((*JARS, POSTGRES_JAR, AWS_JAR)))
+    jars = (*JARS, POSTGRES_JAR, AWS_JAR)
+    folder = install_for_spark(jars)
+    check_jars(jars_of_spark(jars))
     return folder
 
 
