@@ -1,5 +1,6 @@
 """What all tests share: one Spark session a process, and the real data where it is at hand."""
 
+import gc
 import json
 import os
 import shutil
@@ -60,6 +61,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for name, count in (("soak_seed", seeds), ("sinks_seed", -(-seeds // 5))):
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, range(count))
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage less often: what was imported stays, and most of what tests make is not in cycles."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -15,11 +15,13 @@ from pyspark.sql import SparkSession
 from sqlalchemy.engine import URL, make_url
 
 from dedup_platform.settings import CATALOG, SQLITE_BUSY_SECONDS, Settings, revealed
+from dedup_platform.spark.class_archive import archive_options
 from dedup_platform.spark.connect import opened
 from dedup_platform.spark.connect_token import remote_by_name
 from dedup_platform.spark.jars import jars_conf, require_jars
 
 __all__ = [
+    "JAVA_OPTIONS",
     "LOOPBACK",
     "open_session",
     "properties_file",
@@ -32,7 +34,7 @@ __all__ = [
 LOOPBACK = "127.0.0.1"
 
 # ParallelGC is about 5 % faster than G1 on this work; the time zone keeps the JVM's own conversions in UTC too.
-_JAVA_OPTIONS = "-XX:+UseParallelGC -Duser.timezone=UTC"
+JAVA_OPTIONS = "-XX:+UseParallelGC -Duser.timezone=UTC"
 # Where workers are this Python it can be imported. It imports more than this package may.
 _DAEMON = "dedup_platform.worker_daemon"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
@@ -150,12 +152,13 @@ def _application(settings: Settings) -> dict[str, str]:
         here = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
         if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
             here["spark.python.daemon.module"] = _DAEMON
+    log_settings = f"'-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}'"
     return here | {
         "spark.app.name": "dedup_platform",
         "spark.driver.memory": settings.driver_memory,
         "spark.scheduler.mode": "FAIR",
-        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} '-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}'",
-        "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
+        "spark.driver.extraJavaOptions": " ".join(filter(None, (JAVA_OPTIONS, archive_options(), log_settings))),
+        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
         **jars_conf(settings.jars),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # ten calls to Java for each column, to name its line

@@ -25,6 +25,7 @@ from dedup_platform_tests.homes import Home, all_rows, references, stale
 
 SECONDS_TO_FINISH = 5
 """For a process that was held in the middle of its work, and has nothing left to do but that."""
+THOROUGH = pytest.mark.thorough
 FIRST_RUN = (f"before the first snapshot of {RAW_EVENTS}", f"after creating {RAW_EVENTS}")
 """Steps that only a stream's first run takes: these crash in an empty home."""
 
@@ -38,6 +39,15 @@ STEPS = (
 )
 WITH_A_SPARK_OF_ITS_OWN = (f"amid the files of {DEDUPLICATED_EVENTS}", f"after publishing {tables.DUPLICATE_EVENTS}")
 """Steps at which a whole Spark is killed with the run; elsewhere it is a server's, which goes on."""
+QUICK = (
+    f"after creating {RAW_EVENTS}",
+    f"amid the files of {DEDUPLICATED_EVENTS}",
+    f"before the receipt of {RAW_EVENTS}",
+    f"after publishing {tables.DUPLICATE_EVENTS}",
+    f"before publishing {SESSIONS}",
+    f"amid the fold of {RAW_EVENTS}",
+)
+"""Steps at which a run is killed where time is short: one of each kind."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ def crash_and_run_again(homes: "SimpleQueue[Home]", forks: "SimpleQueue[Forks]",
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", [each if each in QUICK else pytest.param(each, marks=THOROUGH) for each in STEPS])
 def test_killed_and_started_again_ends_with_the_same_rows(
     step: str, outcomes: dict[str, Future[Outcome]], never_killed: dict[str, list[str]]
 ) -> None:
@@ -153,7 +163,12 @@ def test_a_dead_writers_java_process_that_wakes_up_after_newer_commits_changes_n
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    "step", [f"after copying {SESSIONS}", f"after swapping {RAW_EVENTS}", f"after swapping {DEDUPLICATED_EVENTS}"]
+    "step",
+    [
+        pytest.param(f"after copying {SESSIONS}", marks=THOROUGH),
+        f"after swapping {RAW_EVENTS}",
+        pytest.param(f"after swapping {DEDUPLICATED_EVENTS}", marks=THOROUGH),
+    ],
 )
 def test_a_change_of_buckets_that_was_killed_is_finished_by_the_next(
     homes: "SimpleQueue[Home]", forks: "SimpleQueue[Forks]", never_killed: dict[str, list[str]], step: str

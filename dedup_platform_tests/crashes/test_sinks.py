@@ -24,8 +24,8 @@ from dedup_platform_tests.claims.sleeping import sleeper
 from dedup_platform_tests.lives.replaced import replaced
 from dedup_platform_tests.servers import new_name
 
-KILLS, KILLS_THOROUGH = 6, 60
-VERSIONS, ENTITIES = 8, 25
+KILLS, KILLS_THOROUGH = 4, 60
+VERSIONS, ENTITIES = 5, 25
 LONGEST_LIFE = 0.7
 """Seconds that a process lives at most before it is killed, once it begins."""
 PATIENCE = 120

@@ -62,13 +62,13 @@ def watched(tmp_path: Path, stream: Stream, postgres_server: PostgresServer) -> 
         yield Watched(tmp_path, postgres_server, BRIEF | environment, planted, databases, frozenset({s3.log}))
 
 
-def test_no_secret_is_printed_logged_stored_or_listed(watched: Watched, stream: Stream) -> None:
+def test_no_secret_is_printed_logged_stored_or_listed(watched: Watched, stream: Stream, thorough: bool) -> None:
     deliver(stream, "first", "2024-03-02T10:00")
     assert watched.run("run") == 0
     deliver(stream, "never", "2024-03-01T11:00")
-    for name in ("CATALOG_URI", "CONTROL_URI", "DAGSTER_URI", "S3_SECRET_ACCESS_KEY"):
+    for name in ("CATALOG_URI", "CONTROL_URI", "DAGSTER_URI", "S3_SECRET_ACCESS_KEY") if thorough else ("CONTROL_URI",):
         assert watched.run("--debug", "run", **watched.wrong(f"{ENV_PREFIX}{name}")) != 0
-    for name in ("CATALOG_URI", "CONTROL_URI"):
+    for name in ("CATALOG_URI", "CONTROL_URI") if thorough else ("CATALOG_URI",):
         assert watched.run("status", **watched.wrong(f"{ENV_PREFIX}{name}")) != 0
     assert watched.leaks() == []
     # All that could tell something was looked at.
@@ -161,15 +161,15 @@ def guarded(tmp_path: Path, postgres_server: PostgresServer) -> Iterator[Guarded
         yield Guarded(tmp_path / "servers", postgres_server, tmp_path / "watched", started)
 
 
-def test_no_secret_of_sources_sinks_catalogs_and_servers_is_either(guarded: Guarded) -> None:
+def test_no_secret_of_sources_sinks_catalogs_and_servers_is_either(guarded: Guarded, thorough: bool) -> None:
     watched = guarded.watched
     remote = {f"{ENV_PREFIX}SPARK_REMOTE": f"sc://127.0.0.1:{guarded.spark_port}"}
     with watched.running("connect-server", "--port", str(guarded.spark_port)):
         wait_until(guarded.has_spark, "the Spark server answers", PATIENCE)
         guarded.produce(1)
-        for name in ("KAFKA", "CATALOG_CREDENTIAL"):
-            assert watched.run("--debug", "run", **remote, **watched.wrong(f"{ENV_PREFIX}{name}")) != 0
-        assert watched.run("--debug", "run", **remote, **watched.wrong(TOKEN)) != 0
+        assert watched.run("status", **remote, **watched.wrong(f"{ENV_PREFIX}CATALOG_CREDENTIAL")) != 0
+        for name in (f"{ENV_PREFIX}KAFKA", f"{ENV_PREFIX}CATALOG_CREDENTIAL", TOKEN) if thorough else ():
+            assert watched.run("--debug", "run", **remote, **watched.wrong(name)) != 0
         guarded.registry.status = 401
         assert watched.run("--debug", "run", **remote, **watched.wrong(f"{ENV_PREFIX}REGISTRY_LOGIN")) != 0
         guarded.registry.status = 200
@@ -180,7 +180,7 @@ def test_no_secret_of_sources_sinks_catalogs_and_servers_is_either(guarded: Guar
     assert stat.S_IMODE(guarded.settings_file.stat().st_mode) == 0o600
     heard = [text for _, text in watched.overheard()]
     for told in (
-        b"brokers refuse the connection",
+        *([b"brokers refuse the connection"] if thorough else []),
         b"answers 401",
         b"password authentication failed",
         f"{ENV_PREFIX}CATALOG_URI: ".encode(),

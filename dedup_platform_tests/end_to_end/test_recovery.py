@@ -16,8 +16,10 @@ from dedup_platform import tables
 from dedup_platform.orchestration.embedded import open_instance, run_stream
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
+from dedup_platform.spark.connect_server import ConnectServer
 from dedup_platform.stream import Stream
 from dedup_platform.testing import lay_out, make_stream, record, utc, write_batch
+from dedup_platform_tests.conftest import for_other_homes
 from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, wait_until
 from dedup_platform_tests.end_to_end.processes import TELLS_WHERE_IT_IS, said_by
 from dedup_platform_tests.orchestration.conftest import QUIET
@@ -39,7 +41,7 @@ def platform(settings: Settings, stream: Stream, spark: SparkSession) -> Platfor
 class Run:
     """`dedup-platform run` in a process of its own."""
 
-    def __init__(self, settings: Settings, stream: Stream) -> None:
+    def __init__(self, settings: Settings, stream: Stream, server: ConnectServer) -> None:
         environment = (
             os.environ
             | BRIEF
@@ -47,6 +49,7 @@ class Run:
             | {
                 "DEDUP_PLATFORM_HOME": str(settings.home),
                 "DEDUP_PLATFORM_STREAMS": str(stream.origin),
+                "DEDUP_PLATFORM_SPARK_REMOTE": for_other_homes(server),
             }
         )
         command = [str(Path(sys.executable).with_name("dedup-platform")), "run"]
@@ -75,16 +78,16 @@ def started() -> Iterator[list[Run]]:
 
 
 def test_after_a_sigkill_the_next_runs_do_not_wait_and_two_at_once_both_end(
-    settings: Settings, stream: Stream, platform: Platform, started: list[Run]
+    settings: Settings, stream: Stream, platform: Platform, started: list[Run], connect: ConnectServer
 ) -> None:
-    started.append(Run(settings, stream))
+    started.append(Run(settings, stream, connect))
     with open_instance(settings) as instance:
         wait_until(lambda: holds_a_slot(instance, stream), "the run holds the slot of its first table", PATIENCE)
         [dead] = instance.get_runs(dg.RunsFilter(job_name=f"{stream.name}_ingest"))
         started[0].kill()
         assert instance.get_run_by_id(dead.run_id).status == dg.DagsterRunStatus.STARTED  # type: ignore[union-attr]
 
-        started += [Run(settings, stream), Run(settings, stream)]
+        started += [Run(settings, stream, connect), Run(settings, stream, connect)]
         ends = [each.end() for each in started[1:]]
         assert {code for code, _ in ends} <= {0, 3}, ends
         assert 0 in {code for code, _ in ends}, ends

@@ -75,6 +75,7 @@ def local_rows(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) ->
     return rows
 
 
+@pytest.mark.thorough
 def test_the_demo_over_spark_connect_has_the_rows_of_a_local_spark(
     server: ConnectServer, local_rows: Callable[[Stream], Rows], tmp_path: Path
 ) -> None:
@@ -143,6 +144,7 @@ def test_only_whoever_knows_the_token_is_served(server: ConnectServer, server_ho
         assert "wrong" not in stranger
 
 
+@pytest.mark.thorough
 def test_runs_that_share_a_session_share_its_workers(server: ConnectServer, tmp_path: Path) -> None:
     def worker(remote: str) -> int:
         place = {"DEDUP_PLATFORM_HOME": str(tmp_path), "DEDUP_PLATFORM_SPARK_REMOTE": remote, VARIABLE: server.token}

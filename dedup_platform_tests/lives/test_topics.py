@@ -6,9 +6,9 @@ from dedup_platform.testing.servers import KafkaServer
 from dedup_platform_tests.lives.__main__ import judged
 from dedup_platform_tests.lives.program import LENGTH
 
-LIVES = 2
+LIVES = 1
 TESTS = 3
-THOROUGH = 20
+THOROUGH = 40
 """Times as many lives where there is time."""
 SHORT = 8
 """Operations in each of them where it is short."""

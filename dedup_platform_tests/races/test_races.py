@@ -32,8 +32,8 @@ from dedup_platform.testing.servers import PostgresServer
 from dedup_platform_tests.conftest import PROJECT
 from dedup_platform_tests.servers import new_name
 
-ROUNDS, ROUNDS_THOROUGH = 8, 20
-ROUNDS_ELSEWHERE = 4
+ROUNDS, ROUNDS_THOROUGH = 4, 20
+ROUNDS_ELSEWHERE = 2
 FIRST_RUNS = 3
 NOW = utc("2024-06-01")
 NewPlaces = Callable[[], dict[str, str]]

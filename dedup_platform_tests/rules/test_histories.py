@@ -90,7 +90,7 @@ class Run:
 @pytest.fixture(scope="module")
 def share(thorough: bool) -> float:
     """Of the histories, where there is less time: each entity has one of its own."""
-    return 1 if thorough else 0.4
+    return 1 if thorough else 0.25
 
 
 def start(folder: Path, spark: SparkSession, setting: Setting, seed: int, share: float) -> tuple[Run, History]:
