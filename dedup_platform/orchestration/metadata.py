@@ -17,7 +17,6 @@ from dedup_platform.platform import Platform
 from dedup_platform.sources.clock_skew import Clocks
 from dedup_platform.spark.connect import translate_connect_errors
 from dedup_platform.stream import Stream
-from dedup_platform.verification.check_queries import count_violations
 
 Context = dg.AssetExecutionContext | dg.OpExecutionContext
 Metadata = Mapping[str, float | str | dg.JsonMetadataValue]
@@ -58,7 +57,7 @@ def report(
                     context.log.warning(unlisted(stream, name, partition, metadata))
         with translate_connect_errors(platform.settings):
             wrong = (
-                count_violations(platform.read(stream.name, table), stream, table, commit.partitions)
+                platform.violations(stream.name, table, commit.partitions)
                 if table in tables.DERIVED and commit.partitions
                 else {}
             )

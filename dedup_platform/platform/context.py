@@ -1,6 +1,6 @@
 """What all doors of a platform share: its streams, where their tables and facts are, and how work is tried."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import ParamSpec, TypeVar
 
@@ -18,6 +18,8 @@ from dedup_platform.retries import retry_on_conflict
 from dedup_platform.settings import Settings
 from dedup_platform.spark.connect import translate_connect_errors
 from dedup_platform.stream import Stream
+from dedup_platform.verification.check_columns import count_violations_of_few
+from dedup_platform.verification.check_queries import count_violations
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -80,3 +82,9 @@ class Context:
         """A table's current rows. Events and duplicates are the pair of snapshots that belong together."""
         definition = self.stream(stream)
         return self.lake.read(definition, table, self.lake.current(definition, table))
+
+    def violations(self, stream: str, table: str, partitions: Collection[int]) -> dict[int, dict[str, int]]:
+        """Ordinal of a partition -> check -> how many of its current rows in a derived table break it."""
+        definition = self.stream(stream)
+        found = count_violations_of_few(self.lake, definition, table, self.lake.current(definition, table), partitions)
+        return count_violations(self.read(stream, table), definition, table, partitions) if found is None else found

@@ -57,10 +57,14 @@ def _follows(key: list[Column], start: Column, end: Column, within: timedelta) -
 
 
 def _near(rows: DataFrame, stream: Stream, table: str, partitions: Collection[int]) -> DataFrame:
+    near = near_partitions(stream, table, partitions)
+    return rows.where(in_partitions(stream, F.col(tables.PARTITION_TIME[table]), near))
+
+
+def near_partitions(stream: Stream, table: str, partitions: Collection[int]) -> set[int]:
     """The partitions and, before each, those that can hold the row that comes before one of theirs."""
     before = reach(_distance(stream, table), stream.partitions.length)
-    near = {place for partition in partitions for place in range(partition - before, partition + 1)}
-    return rows.where(in_partitions(stream, F.col(tables.PARTITION_TIME[table]), near))
+    return {place for partition in partitions for place in range(partition - before, partition + 1)}
 
 
 def _distance(stream: Stream, table: str) -> timedelta:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,10 +27,11 @@ from dedup_platform_tests.servers import new_name
 class Aliased(Followed):
     """A stream whose retired ids are looked at. What is published is judged against plain Python (`publish`)."""
 
-    def merge(self, entity: str = "e", begins: float = 0) -> None:
-        """Two sessions, and an event that joins them."""
-        self.take_in(*(self.event(f"{begins + minutes}", begins + minutes, entity) for minutes in (0, 50)))
-        self.take_in(self.event(f"{begins + 25}", begins + 25, entity))
+    def merge(self, *entities: str, begins: float = 0) -> None:
+        """Two sessions of each entity (`e`), and an event that joins them."""
+        for all_minutes in ((0, 50), (25,)):
+            places = product(entities or ("e",), all_minutes)
+            self.take_in(*(self.event(f"{begins + minutes}", begins + minutes, entity) for entity, minutes in places))
 
     def table(self, name: str = SESSION_ALIASES) -> Any:
         return self.platform.lake.catalog.load_table(EVENTS, name)
@@ -171,16 +173,15 @@ def test_a_table_whose_position_is_lost_is_made_anew(aliased: Aliased) -> None:
 
 
 def test_a_late_event_rewrites_the_file_of_its_entity_only(aliased: Aliased) -> None:
-    for number in range(5):
-        aliased.merge(entity=f"e{number}")
+    aliased.merge(*(f"e{number}" for number in range(5)))
     aliased.publish()
     before = aliased.files()
     assert len(before) >= 3
-    aliased.merge(entity="e2", begins=300)
+    aliased.merge("e2", begins=300)
     aliased.publish()
     assert len(before - aliased.files()) == 1
     between = aliased.files()
-    aliased.merge(entity="e2x")
+    aliased.merge("e2x")
     aliased.publish()
     assert len(between - aliased.files()) <= 1
     assert len(aliased.ends()) == 7
@@ -231,7 +232,7 @@ def test_a_large_version_is_taken_in_part_by_part(aliased: Aliased, monkeypatch:
 
 def test_upkeep_keeps_the_rows_and_where_the_table_is(aliased: Aliased) -> None:
     for number in range(3):
-        aliased.merge(entity=f"e{number}")
+        aliased.merge(f"e{number}")
         aliased.publish()
     before, place = aliased.ends(), aliased.place()
     aliased.clock.advance(timedelta(days=30))
@@ -243,11 +244,10 @@ def test_upkeep_keeps_the_rows_and_where_the_table_is(aliased: Aliased) -> None:
 
 def test_entities_whose_ids_bounds_do_not_tell_are_found(aliased: Aliased) -> None:
     """Parquet has no bounds of texts of more than 4 KB."""
-    for entity in ("m", "é" * 3000, "\U0010ffff" * 2000):
-        aliased.merge(entity=entity)
-        aliased.publish()
-    aliased.merge(entity="a")
-    aliased.merge(entity="m", begins=300)
+    aliased.merge("m", "é" * 3000, "\U0010ffff" * 2000)
+    aliased.publish()
+    aliased.merge("a")
+    aliased.merge("m", begins=300)
     aliased.publish()
     assert len(aliased.ends()) == 5
 
@@ -269,7 +269,7 @@ def test_a_sink_in_postgres_knows_the_ids_of_before_it_began(aliased: Aliased, p
     aliased.merge()
     aliased.publish()
     aliased.merge(begins=-75)
-    aliased.merge(entity="f")
+    aliased.merge("f")
     assert aliased.platform.publish(EVENTS, "pg").version == 6
     assert aliased.platform.unpublished(EVENTS)[-1:] == [SESSION_CHANGES], "and those that the table does not know yet"
     aliased.publish()

@@ -100,8 +100,7 @@ def test_before_anything_was_taken_in_nothing_is_sent(published: Copied) -> None
 
 
 def test_a_beginning_that_died_goes_on_with_the_same_rows_over_upkeep(published: Copied) -> None:
-    for number in range(12):
-        published.take_in(published.event(f"{number}", 60 * number))
+    published.take_in(*(published.event(f"{number}", 60 * number) for number in range(12)))
     write, batches = SqliteTable.write, list[Batch]()
 
     def deadly(sink: SqliteTable, batch: Batch) -> None:
@@ -126,8 +125,7 @@ def test_a_beginning_that_died_goes_on_with_the_same_rows_over_upkeep(published:
 
 
 def test_a_sink_that_is_given_up_in_its_beginning_holds_nothing_back(published: Copied) -> None:
-    for number in range(12):
-        published.take_in(published.event(f"{number}", 60 * number))
+    published.take_in(*(published.event(f"{number}", 60 * number) for number in range(12)))
     die_after_the_first_batch(published)
     catalog = published.platform.lake.catalog
     published.platform.maintain(EVENTS)
@@ -138,8 +136,7 @@ def test_a_sink_that_is_given_up_in_its_beginning_holds_nothing_back(published: 
 
 
 def test_a_beginning_whose_snapshot_is_gone_begins_anew(published: Copied) -> None:
-    for number in range(12):
-        published.take_in(published.event(f"{number}", 60 * number))
+    published.take_in(*(published.event(f"{number}", 60 * number) for number in range(12)))
     die_after_the_first_batch(published)
     published.take_in(published.event("late", 30))
     published.publish()

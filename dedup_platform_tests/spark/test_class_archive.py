@@ -35,8 +35,9 @@ def test_one_that_is_there_is_read(cache: Path) -> None:
     assert f"'-XX:SharedArchiveFile={class_archive()}'" in driver_options(cache)
 
 
+@pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("mode", [0o620, 0o602])
-def test_one_that_others_may_write_is_not(cache: Path, mode: int) -> None:
+def test_one_that_others_may_write_is_not(mode: int) -> None:
     class_archive().touch()
     class_archive().chmod(mode)
     assert archive_options() == ""
