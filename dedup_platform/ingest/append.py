@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.ingest.isolation import read_apart
 from dedup_platform.ingest.one_by_one import Inputs, Work
+from dedup_platform.ingest.partition_limit import within_limit
 from dedup_platform.lake.durable import sync_written
 from dedup_platform.lake.table_files import HeldRows, TableFiles, by_cell
 from dedup_platform.planning.cells import Cell
@@ -156,7 +157,7 @@ class Appending:
         """The records of one task by cell, some at a time; rejected ones have none."""
         some: list[pl.DataFrame] = []
         size = 0
-        for rows in self._read(number):
+        for rows in within_limit(self._read(number), self.stream):
             note_progress()
             size += int(rows.estimated_size())
             some.append(rows)

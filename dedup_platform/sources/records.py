@@ -25,6 +25,7 @@ __all__ = [
     "MISSING_EVENT_ID",
     "MISSING_FIELD",
     "TOMBSTONE",
+    "TOO_MANY_PARTITIONS",
     "UNFORESEEN",
     "UNKNOWN_SCHEMA",
     "UNPROCESSABLE",
@@ -62,6 +63,7 @@ UNREADABLE_ATTRIBUTE = "unreadable_attribute:"  # and the attribute's name
 MISSING_FIELD = "missing_field:"  # and the field's name
 DAMAGED_FILE = "damaged_file"
 UNKNOWN_SCHEMA = "unknown_schema"
+TOO_MANY_PARTITIONS = "too_many_partitions:"  # and how many there may be
 UNPROCESSABLE = "unprocessable:"  # and the type of the error that nobody foresaw
 ENDED_PROCESS = "ended_process:"  # and the signal, limit or error that ended it
 TOMBSTONE = "tombstone"

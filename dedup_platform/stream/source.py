@@ -13,9 +13,11 @@ from dedup_platform.stream.format import Format
 from dedup_platform.stream.s3_path import SCHEME, S3Path
 from dedup_platform.stream.values import Count, Duration, FieldName, Part, PositiveDuration, Size, Text, origin_of
 
-__all__ = ["MAX_UNPACKED_RATIO", "Brokers", "FilesSource", "KafkaSource", "Lane", "Source", "Topic"]
+__all__ = ["MAX_PARTITIONS", "MAX_UNPACKED_RATIO", "Brokers", "FilesSource", "KafkaSource", "Lane", "Source", "Topic"]
 
 MAX_UNPACKED_RATIO = 200
+MAX_PARTITIONS = 20_000
+MaxPartitions = Annotated[Count, Field(ge=1)]
 _RELIST = timedelta(hours=1)
 
 
@@ -45,7 +47,8 @@ class FilesSource(Format):
     about `max_batch_bytes` bytes (a larger file is a batch of its own). On S3 all keys are listed every `relist`, and
     in between only those that may be new. Links that lead out of the folder are read only with `follow_links`: who
     puts files there could otherwise have us read any file that we may read. A compressed file is read up to
-    `max_unpacked_ratio` times its size (and 4 MiB in any case); what follows counts as damaged.
+    `max_unpacked_ratio` times its size (and 4 MiB in any case); what follows counts as damaged. Records of a file
+    may lie in `max_partitions` partitions; those in further ones are rejected.
     """
 
     kind: Annotated[Literal["files"], BeforeValidator(_known_kind)]
@@ -58,6 +61,7 @@ class FilesSource(Format):
     max_unpacked_ratio: Annotated[Count, Field(ge=1)] = Field(
         MAX_UNPACKED_RATIO, exclude_if=lambda value: value == MAX_UNPACKED_RATIO
     )
+    max_partitions: MaxPartitions = Field(MAX_PARTITIONS, exclude_if=lambda value: value == MAX_PARTITIONS)
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
 
     def model_post_init(self, context: Any) -> None:
@@ -145,7 +149,8 @@ class KafkaSource(Format):
 
     A batch reads at most `max_batch_records` messages, about `max_batch_bytes` bytes of them, and no more than lately
     took `transaction_timeout` to take in. Afterwards the positions are told to the consumer group `group`, for those
-    who watch its lag; nothing is read from there.
+    who watch its lag; nothing is read from there. The records that a task reads of a topic's partition may lie in
+    `max_partitions` partitions of the stream; those in further ones are rejected.
     """
 
     kind: Literal["kafka"]
@@ -157,6 +162,7 @@ class KafkaSource(Format):
     max_batch_records: Annotated[Count, Field(ge=1)] = 1_000_000
     max_batch_bytes: Size = 2**30
     transaction_timeout: PositiveDuration = timedelta(seconds=30)
+    max_partitions: MaxPartitions = Field(MAX_PARTITIONS, exclude_if=lambda value: value == MAX_PARTITIONS)
 
     @model_validator(mode="after")
     def _messages_have_this_format(self) -> "KafkaSource":
