@@ -115,7 +115,6 @@ def test_a_days_work(line: Line, stream: Stream, spark: SparkSession) -> None:
     assert f"`dedup-platform buckets {stream.name}` changes them" in line("plan", code=4)
     assert "have 2 buckets." in line("buckets", stream.name)
     assert "have 2 buckets already." in line("buckets", stream.name)
-    assert json.loads(line("verify", stream.name, "--json")) == {stream.name: []}
 
     name = f"lake.{stream.name}.sessions"
     spark.sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE event_count = 1")

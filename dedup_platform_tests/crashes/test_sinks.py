@@ -66,7 +66,7 @@ class Store:
         return list(self.kafka._committed(self.kafka.topic))
 
 
-@pytest.fixture(params=["kafka", "postgres"])
+@pytest.fixture(params=["kafka", pytest.param("postgres", marks=pytest.mark.thorough)])
 def store(request: pytest.FixtureRequest) -> Store:
     follows = "follows: sessions"
     if request.param == "kafka":

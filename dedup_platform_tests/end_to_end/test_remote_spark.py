@@ -101,6 +101,7 @@ def test_a_run_on_a_standalone_cluster_has_the_rows_of_a_local_spark(
         assert list((tmp_path / worker).glob("app-*/*/stderr")), f"worker {worker} had no executor"
 
 
+@pytest.mark.thorough
 def test_stages_and_sources_are_the_same_over_spark_connect(server: ConnectServer) -> None:
     """In a process of its own: PySpark is either with a server or without one."""
     files = "sources/test_files.py::test_"
@@ -113,6 +114,7 @@ def test_stages_and_sources_are_the_same_over_spark_connect(server: ConnectServe
     run_tests(chosen, "--spark-remote", server.remote, environment={VARIABLE: server.token})
 
 
+@pytest.mark.thorough
 def test_runs_of_two_streams_share_the_server(server: ConnectServer, tmp_path: Path) -> None:
     streams = [few_days(tmp_path, name) for name in ("first", "second")]
     lines = [at_server(server, tmp_path / "home", stream) for stream in streams]

@@ -161,6 +161,7 @@ def test_the_page_shows_the_example() -> None:
     assert text == "".join(line for line in example.splitlines(keepends=True) if not line.startswith("#"))
 
 
+@pytest.mark.thorough
 def test_a_topic_with_copies_becomes_a_table_without(deployment: Deployment, tmp_path: Path) -> None:
     sent = [order(number, 2) for number in range(ORDERS)]
     sent += [order(number, 5) for number in range(0, ORDERS, 3)] + [order(4, 9, amount="13.00")]
