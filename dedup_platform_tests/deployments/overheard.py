@@ -40,7 +40,7 @@ class Watched:
             until = time.monotonic() + PATIENCE
             while process.poll() is None and time.monotonic() < until:
                 commands |= set(_commands(process))
-                time.sleep(0.05)
+                time.sleep(0.2)
             out, err = process.communicate(timeout=1)
         self.said += [out, err, *commands]
         return process.returncode

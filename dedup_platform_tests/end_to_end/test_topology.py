@@ -109,7 +109,7 @@ def test_a_day_of_the_native_topology(tmp_path: Path, monkeypatch: pytest.Monkey
         first = [click(user, counter, noon + counter * MINUTE) for user in range(10) for counter in range(5)]
         produce(topology, *first, *first[:7])
         wait_until(lambda: has_succeeded(server, "clicks_ingest"), "the messages are taken in", PATIENCE)
-        wait_until(lambda: rows(platform)[tables.SESSIONS] == 10, "sessions are there", PATIENCE)
+        wait_until(lambda: platform.rows("clicks", tables.SESSIONS) == 10, "sessions are there", PATIENCE)
         assert rows(platform) == {
             tables.RAW_EVENTS: 57,
             tables.DUPLICATE_EVENTS: 7,
@@ -120,7 +120,7 @@ def test_a_day_of_the_native_topology(tmp_path: Path, monkeypatch: pytest.Monkey
         if thorough:
             kill_spark(process, int(topology.variables["SPARK_PORT"]))
             produce(topology, click(3, 99, noon + timedelta(hours=2)))
-            wait_until(lambda: rows(platform)[tables.SESSIONS] == 11, "what came late is repaired", PATIENCE)
+            wait_until(lambda: platform.rows("clicks", tables.SESSIONS) == 11, "what came late is repaired", PATIENCE)
         assert wrong_rows(platform, "clicks") == []
 
 
