@@ -28,6 +28,9 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 # Others ask for these with an extra, and pip before 23.3 finds their pin only where it is spelled with it.
 PINS_WITH_EXTRAS := gql[requests] uvicorn[standard]
 
+COMPILE := $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --custom-compile-command "make lock"
+
 .PHONY: help setup java demo test soak histories fuzz test-thorough lint dev bench lock clean
 
 help: ## list the targets
@@ -77,12 +80,14 @@ dev: setup java ## open Dagster's UI (port 3000) and a warm Spark for DEDUP_PLAT
 bench: setup java ## measure speed and memory beside other engines (BENCH="..." are its options, see docs/benchmarks.md)
 	$(BIN)/python -m benchmarks $(BENCH)
 
-lock: setup ## renew requirements.lock from pyproject.toml
+lock: setup ## renew requirements.lock from pyproject.toml, and of it what it takes to run but not to test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --extra dev --extra bench --generate-hashes \
-		--no-emit-index-url --custom-compile-command "make lock" pyproject.toml -o requirements.lock
-	@for pin in $(PINS_WITH_EXTRAS); do sed -n "/^$${pin%%[*}==/,/^    # via/p" requirements.lock | \
-		sed -e '/^    # via/d' -e "s/^$${pin%%[*}==/$${pin%%]*}]==/"; done >> requirements.lock
+	$(COMPILE) --extra dev --extra bench pyproject.toml -o requirements.lock
+	$(COMPILE) --constraint requirements.lock pyproject.toml -o requirements-run.lock
+	@for lock in requirements.lock requirements-run.lock; do for pin in $(PINS_WITH_EXTRAS); do \
+		pinned=$$(sed -n "/^$${pin%%[*}==/,/^    # via/p" $$lock | \
+			sed -e '/^    # via/d' -e "s/^$${pin%%[*}==/$${pin%%]*}]==/"); \
+		[ -z "$$pinned" ] || echo "$$pinned" >> $$lock; done; done
 
 clean: ## remove .venv and caches; data in .dedup_platform stays
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build *.egg-info

@@ -62,6 +62,11 @@ def test_each_waits_until_what_it_needs_is_healthy(service: Service) -> None:
     assert waits == {name: {"condition": "service_healthy"} for name in service.needs}
 
 
+@each_service
+def test_memory_and_processes_are_bounded(service: Service) -> None:
+    assert composed(service).keys() >= {"mem_limit", "pids_limit"}
+
+
 @each_of_ours
 def test_commands_and_variables_are_the_same(service: Service) -> None:
     assert composed(service)["command"] == list(service.command)
