@@ -47,7 +47,11 @@ def newest(waiting: Followed, table: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("table", "step"), [(DEDUPLICATED_EVENTS, IN_TABLES[1]), *((SESSIONS, each) for each in IN_TABLES)]
+    ("table", "step"),
+    [
+        (DEDUPLICATED_EVENTS, IN_TABLES[1]),
+        *(pytest.param(SESSIONS, each, marks=pytest.mark.thorough) for each in IN_TABLES),
+    ],
 )
 def test_a_table_refuses_the_sleeper_before_the_other_has_published(table: str, step: str, waiting: Followed) -> None:
     bring(waiting, table)

@@ -62,7 +62,7 @@ def place(rows: pl.DataFrame) -> list[tuple[Any, ...]]:
         ("memory", "task_memory"),
     ],
 )
-@pytest.mark.parametrize("stage", ["content", "decoding"])
+@pytest.mark.parametrize("stage", [pytest.param("content", marks=pytest.mark.thorough), "decoding"])
 def test_one_record_is_rejected(tmp_path: Path, fault: str, cause: str, stage: str) -> None:
     # While rows are put together, a refusal of memory is seen, and ends nothing.
     is_seen = (fault, stage) == ("memory", "decoding")
@@ -80,6 +80,7 @@ def test_one_record_is_rejected(tmp_path: Path, fault: str, cause: str, stage: s
     assert rejected["event_id"] is None
 
 
+@pytest.mark.thorough
 def test_several_records_of_every_stage(tmp_path: Path) -> None:
     told = {0: "content:crash", 1: "decoding:crash", 1100: "decoding:kill", 1101: "decoding:exit", 1299: "content:exit"}
     stream, groups = written(tmp_path, {"a.json": lines_of(told)})
