@@ -94,7 +94,7 @@ def by_s3(folder: Path, spark: SparkSession, server: S3Server) -> tuple[Platform
     return platform_of(folder / "home", stream, spark, **landing.places), deliver
 
 
-@pytest.fixture(params=range(2))
+@pytest.fixture(params=[0, pytest.param(1, marks=pytest.mark.thorough)])
 def batches(request: pytest.FixtureRequest) -> list[list[str]]:
     return deliveries(request.param)
 
