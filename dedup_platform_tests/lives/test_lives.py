@@ -11,9 +11,9 @@ from dedup_platform_tests.lives import Op, live, program, shrunk
 from dedup_platform_tests.lives.__main__ import judged, look_for_garbage_less_often
 from dedup_platform_tests.lives.program import LENGTH, WEIGHTS
 
-A_TEST = 4
+A_TEST = 2
 TESTS = 20
-THOROUGH = 125
+THOROUGH = 250
 """Times as many lives where there is time: ten thousand."""
 SHORT = 6
 """Operations in each of them where it is short."""
@@ -85,7 +85,7 @@ def test_a_life_in_which(happened: str, tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=10,
+    max_examples=6,
     derandomize=True,
     deadline=None,
     phases=[Phase.generate, Phase.shrink],

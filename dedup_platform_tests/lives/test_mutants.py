@@ -120,7 +120,6 @@ FAULTS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 QUICK = (
-    "a run of sessions takes in some of what waits in a bucket",
     "readers do not follow the pair of duplicates and events",
     "a gap as long as the timeout splits between partitions",
 )

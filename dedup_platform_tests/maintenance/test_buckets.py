@@ -135,6 +135,7 @@ def test_settings_that_change_later_make_every_new_cell_stale(home: Home) -> Non
     assert plans[tables.SESSION_FRAGMENTS] == set(other.ledger.sizes(changed.name, tables.SESSION_FRAGMENTS))
 
 
+@pytest.mark.thorough
 def test_there_and_back_again(home: Home) -> None:
     before, platform = all_rows(home.platform()), open_anew(home)
     for buckets in (8, BUCKETS):
