@@ -115,9 +115,9 @@ def prepare(
 
 @pytest.mark.timeout(3600)
 def test_the_first_ingest_of_a_stream_raced_by_two_takes_in_each_record_once(
-    tmp_path: Path, new_places: NewPlaces, workers: tuple[Worker, Worker], spark: SparkSession
+    tmp_path: Path, new_places: NewPlaces, workers: tuple[Worker, Worker], spark: SparkSession, thorough: bool
 ) -> None:
-    for number in range(FIRST_RUNS):
+    for number in range(FIRST_RUNS if thorough else 1):
         race, history = prepare(tmp_path / str(number), new_places, workers, entities=10, batches=1)
         write_batch(race.stream, history.records)
         race.together({"do": "ingest"}, {"do": "ingest"})

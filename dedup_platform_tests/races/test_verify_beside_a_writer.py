@@ -14,7 +14,14 @@ from dedup_platform.testing import HeldClock, lay_out, make_stream, record, temp
 NOON = utc("2024-01-01T12:00")
 
 
-@pytest.mark.parametrize(("kind", "step"), [(Ledger, "sync"), (Ledger, "records_read"), (Lakehouse, "read")])
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        pytest.param(Ledger, "sync", marks=pytest.mark.thorough),
+        pytest.param(Ledger, "records_read", marks=pytest.mark.thorough),
+        (Lakehouse, "read"),
+    ],
+)
 def test_a_writer_that_commits_after_a_step_is_no_false_alarm(
     kind: type, step: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,7 +151,7 @@ def test_derived_positions_are_committed_once(home: Home) -> None:
     assert heads(home.run())[RAW_EVENTS] == before[RAW_EVENTS]
 
 
-@pytest.mark.parametrize("newest", ["compaction", "new column"])
+@pytest.mark.parametrize("newest", ["compaction", pytest.param("new column", marks=pytest.mark.thorough)])
 def test_positions_are_known_although_the_only_snapshot_left_does_not_tell_them(
     newest: str, home: Home, rows: dict[str, list[str]]
 ) -> None:

@@ -93,7 +93,7 @@ def test_an_event_that_goes_lets_the_copy_live_that_it_had_beaten(beaten: Deploy
     assert wrong_rows(platform, name) == []
 
 
-@pytest.mark.parametrize("is_repaired", [False, True])
+@pytest.mark.parametrize("is_repaired", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_what_an_event_left_behind_is_known_without_history_and_control_database(
     beaten: Deployment, spark: SparkSession, is_repaired: bool
 ) -> None:
