@@ -77,6 +77,7 @@ def started() -> Iterator[list[Run]]:
             each.kill()
 
 
+@pytest.mark.thorough
 def test_after_a_sigkill_the_next_runs_do_not_wait_and_two_at_once_both_end(
     settings: Settings, stream: Stream, platform: Platform, started: list[Run], connect: ConnectServer
 ) -> None:

@@ -177,6 +177,7 @@ def test_workers_that_begin_after_the_folder_of_their_session_was_removed_can_wo
     assert worker()[0] != pid
 
 
+@pytest.mark.thorough
 def test_a_run_without_its_server_fails_clearly_and_the_next_one_goes_on(server: ConnectServer, tmp_path: Path) -> None:
     stream = load_stream(stream_file(tmp_path, generate(tmp_path, events=4_000)))
     home = tmp_path / "home"

@@ -100,7 +100,8 @@ def rows(platform: Platform) -> dict[str, int]:
     return {table: platform.rows("clicks", table) for table in tables.ALL}
 
 
-def test_a_day_of_the_native_topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, thorough: bool) -> None:
+@pytest.mark.thorough
+def test_a_day_of_the_native_topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_environment(tmp_path)
     with native(tmp_path) as (process, topology):
         server = Webserver(int(topology.variables["DAGSTER_PORT"]), process)
@@ -117,10 +118,9 @@ def test_a_day_of_the_native_topology(tmp_path: Path, monkeypatch: pytest.Monkey
             tables.SESSION_FRAGMENTS: 10,
             tables.SESSIONS: 10,
         }
-        if thorough:
-            kill_spark(process, int(topology.variables["SPARK_PORT"]))
-            produce(topology, click(3, 99, noon + timedelta(hours=2)))
-            wait_until(lambda: platform.rows("clicks", tables.SESSIONS) == 11, "what came late is repaired", PATIENCE)
+        kill_spark(process, int(topology.variables["SPARK_PORT"]))
+        produce(topology, click(3, 99, noon + timedelta(hours=2)))
+        wait_until(lambda: platform.rows("clicks", tables.SESSIONS) == 11, "what came late is repaired", PATIENCE)
         assert wrong_rows(platform, "clicks") == []
 
 

@@ -213,6 +213,7 @@ def test_duplicates_stay_that_belong_to_the_newest_events(lived: Home) -> None:
 # Races
 
 
+@pytest.mark.thorough
 def test_a_late_file_that_is_published_during_a_compaction_is_news_for_ever(lived: Home) -> None:
     """Also for a ledger that is rebuilt when neither the compaction nor what came before it is in history any more."""
     name = lived.stream.name

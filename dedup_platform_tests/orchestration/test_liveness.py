@@ -80,6 +80,7 @@ def stored(deploy: Deployment) -> int:
     return deploy.platform.rows(deploy.stream.name, tables.SESSIONS)
 
 
+@pytest.mark.thorough
 def test_settings_that_go_to_and_fro(deploy: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "HISTORY_LENGTH", 1)
     deploy.deliver("first.json", *FOUR_DAYS)

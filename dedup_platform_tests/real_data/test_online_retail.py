@@ -66,6 +66,7 @@ def test_known_counts(platform: Platform) -> None:
     assert platform.status("whole").rejected == 0
 
 
+@pytest.mark.thorough
 def test_shuffled_batches_with_files_twice_give_the_same_events_and_sessions(
     platform: Platform, data_dir: Path, thorough: bool
 ) -> None:
