@@ -52,3 +52,10 @@ def is_gone(identity: str) -> bool:
         return True
     except ValueError:
         return False
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody has now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

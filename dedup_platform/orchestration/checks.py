@@ -52,25 +52,25 @@ def evaluations(stream: Stream, commit: Commit, faults: Faults, listed: Listing)
     Those of partitions that are not `listed`, so that Dagster has no key for them, name none. Nor does the one of all
     partitions without a fault, where there are more than `TOLD_APART`.
     """
-    asset, rows = dg.AssetKey([stream.name, commit.table]), dict.fromkeys(CHECKS.get(commit.table, ()), 0.0)
-    are_many = len(commit.partitions) > TOLD_APART
+    asset, names = dg.AssetKey([stream.name, commit.table]), CHECKS.get(commit.table, ())
+    are_few = len(commit.partitions) <= TOLD_APART
+
+    def wrong_rows(partition: int, name: str) -> int:
+        return faults.get(partition, {}).get(name, 0)
+
     for partition, numbers in sorted(commit.partitions.items()):
-        for name in rows:
-            wrong = faults.get(partition, {}).get(name, 0)
-            if are_many and not wrong:
-                rows[name] += numbers.get("rows", 0)
-                continue
-            yield dg.AssetCheckEvaluation(
-                asset,
-                name,
-                passed=wrong == 0,
-                metadata={"rows": numbers.get("rows", 0), "wrong": wrong},
-                partition=stream.partitions.key(partition) if partition in listed else None,
-            )
-    if are_many:
-        for name, held in rows.items():
-            right = sum(not faults.get(partition, {}).get(name) for partition in commit.partitions)
-            yield dg.AssetCheckEvaluation(asset, name, True, {"rows": held, "wrong": 0, "partitions": right})
+        for name in names:
+            if (wrong := wrong_rows(partition, name)) or are_few:
+                yield dg.AssetCheckEvaluation(
+                    asset,
+                    name,
+                    passed=wrong == 0,
+                    metadata={"rows": numbers.get("rows", 0), "wrong": wrong},
+                    partition=stream.partitions.key(partition) if partition in listed else None,
+                )
+    for name in () if are_few else names:
+        sound = [numbers.get("rows", 0) for at, numbers in commit.partitions.items() if not wrong_rows(at, name)]
+        yield dg.AssetCheckEvaluation(asset, name, True, {"rows": sum(sound), "wrong": 0, "partitions": len(sound)})
 
 
 def unbalanced(stream: Stream, table: str, why: str) -> dg.AssetCheckEvaluation:

@@ -86,5 +86,8 @@ class Context:
     def violations(self, stream: str, table: str, partitions: Collection[int]) -> dict[int, dict[str, int]]:
         """Ordinal of a partition -> check -> how many of its current rows in a derived table break it."""
         definition = self.stream(stream)
-        found = count_violations_of_few(self.lake, definition, table, self.lake.current(definition, table), partitions)
-        return count_violations(self.read(stream, table), definition, table, partitions) if found is None else found
+        snapshot_id = self.lake.current(definition, table)
+        found = count_violations_of_few(self.lake, definition, table, snapshot_id, partitions)
+        if found is None:
+            found = count_violations(self.lake.read(definition, table, snapshot_id), definition, table, partitions)
+        return found

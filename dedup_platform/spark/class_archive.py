@@ -8,17 +8,17 @@ the same PySpark; without one, or with a damaged one, Java loads its classes as 
 import hashlib
 import os
 import signal
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psutil  # type: ignore[import-untyped]
 import pyspark
+from pyspark.sql import SparkSession
 
 from dedup_platform.errors import MissingPartError, ServerStartError
-from dedup_platform.spark.jars import java
+from dedup_platform.processes import free_port
+from dedup_platform.spark.jars import cache_folder, java
 
 __all__ = ["archive_options", "class_archive", "make_class_archive"]
 
@@ -32,9 +32,8 @@ def class_archive() -> Path:
     home = java().resolve().parent.parent
     told = home / "release"
     known = f"{home} {told.read_text('utf-8') if told.is_file() else ''} {pyspark.__file__}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256(known.encode()).hexdigest()[:16]
-    return cache / "dedup_platform" / f"spark-{pyspark.__version__}-{digest}.jsa"
+    return cache_folder() / f"spark-{pyspark.__version__}-{digest}.jsa"
 
 
 def archive_options() -> str:
@@ -57,69 +56,39 @@ def make_class_archive() -> Path:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=archive.parent) as folder:
         made = Path(folder, "classes.jsa")
-        said = _have_spark_work(Path(folder, "home"), made)
+        _have_spark_work(Path(folder, "home"), made)
         if not made.is_file():
-            raise ServerStartError("Spark", f"did not write {archive.name}", said)
+            raise ServerStartError("Spark", f"did not write {archive.name}", "")
         made.chmod(0o600)
         made.rename(archive)
     return archive
 
 
-def _have_spark_work(home: Path, made: Path) -> str:
-    """Run a Spark that serves others as well, and writes at its end what it loaded; returns what it printed."""
-    worked = subprocess.run(
-        [sys.executable, "-c", _WORK, str(home), str(_free_port()), f"-XX:ArchiveClassesAtExit={made} {_QUIET}"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_SECONDS_TO_WRITE,
-    )
-    return worked.stdout + worked.stderr
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-_WORK = """
-import sys
-from dedup_platform.spark.class_archive import _serve_and_end
-_serve_and_end(*sys.argv[1:])
-"""
-_ASK = """
-import sys
-from dedup_platform.spark.class_archive import _ask_a_little
-_ask_a_little(*sys.argv[1:])
-"""
-
-
-def _serve_and_end(home: str, port: str, options: str) -> None:
+def _have_spark_work(home: Path, made: Path) -> None:
+    """Run a Spark that serves others as well, and that writes at its end what it loaded."""
+    # Whoever starts a Spark imports this module first.
     from dedup_platform.settings import Settings
     from dedup_platform.spark.connect_server import connect_server
-    from dedup_platform.spark.session import JAVA_OPTIONS
+    from dedup_platform.spark.session import JAVA_OPTIONS, spark_session
 
-    conf = {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {options}", "spark.sql.shuffle.partitions": "2"}
-    settings = Settings(home=Path(home), spark_master="local[2]", driver_memory="1g", spark_conf=conf)
-    with connect_server(settings, int(port)) as server:
-        subprocess.run([sys.executable, "-c", _ASK, home, server.remote], stdin=subprocess.DEVNULL, check=True)
+    options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={made} {_QUIET}"
+    conf = {"spark.driver.extraJavaOptions": options, "spark.sql.shuffle.partitions": "2"}
+    settings = Settings(home=home, spark_master="local[2]", driver_memory="1g", spark_conf=conf)
+    with connect_server(settings, free_port()) as server:
+        _ask_a_little(spark_session(Settings(home=home, spark_remote=server.remote)))
         process = psutil.Process(server.pid)
         process.send_signal(signal.SIGTERM)
         # The server's own end would not wait for so long.
         psutil.wait_procs([process], timeout=_SECONDS_TO_WRITE)
 
 
-def _ask_a_little(home: str, remote: str) -> None:
-    from dedup_platform.settings import Settings
-    from dedup_platform.spark.session import spark_session
-
-    spark = spark_session(Settings(home=Path(home), spark_remote=remote))
+def _ask_a_little(spark: SparkSession) -> None:
     spark.range(0, 10, 1, 2).mapInArrow(lambda batches: batches, "id long").repartition(2, "id").collect()
     spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.a")
     spark.sql("CREATE TABLE lake.a.a (id long, at timestamp) USING iceberg PARTITIONED BY (days(at))")
     spark.sql("INSERT INTO lake.a.a VALUES (1, current_timestamp())")
     spark.sql("SELECT id, count(*) FROM lake.a.a GROUP BY id ORDER BY id").collect()
+    spark.stop()  # or it would look for its server at this process's end
 
 
 if __name__ == "__main__":

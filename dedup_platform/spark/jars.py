@@ -19,7 +19,17 @@ import pyspark
 from dedup_platform.errors import MissingPartError, ServerStartError, WrongJarError
 from dedup_platform.settings import Settings
 
-__all__ = ["IVY", "check_jars", "download", "install_for_spark", "jars_conf", "jars_of_spark", "java", "require_jars"]
+__all__ = [
+    "IVY",
+    "cache_folder",
+    "check_jars",
+    "download",
+    "install_for_spark",
+    "jars_conf",
+    "jars_of_spark",
+    "java",
+    "require_jars",
+]
 
 IVY = Path.home() / ".ivy2.5.2"  # Spark 4.1's own default
 _HASHES = Path(__file__).with_name("jars.sha256")
@@ -35,6 +45,11 @@ def jars_conf(jars: Sequence[str]) -> dict[str, str]:
     if all(file.is_file() for file in files):
         return {"spark.jars": ",".join(map(str, files))}
     return {"spark.jars.packages": ",".join(jars), "spark.jars.ivy": str(IVY)}
+
+
+def cache_folder() -> Path:
+    """Where the user keeps what can be had or made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dedup_platform"
 
 
 def require_jars(settings: Settings) -> None:

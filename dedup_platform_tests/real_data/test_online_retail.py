@@ -30,7 +30,6 @@ sessions: {{timeout: {timeout}, aggregates: {{items: {{sum: quantity}}}}}}
 """
 SESSIONS = {"30m": 19_969, "5m": 20_550, "15m": 20_161, "60m": 19_758}
 BATCHES = 6
-FEW_BATCHES = 2
 """Where there is no time for more."""
 TWICE = 40
 ARRIVAL = {"arrival_time", "first_arrived_at", "first_arrived_event_time", "session_id", *tables.COORDINATES}
@@ -68,7 +67,7 @@ def test_known_counts(platform: Platform) -> None:
 
 @pytest.mark.thorough
 def test_shuffled_batches_with_files_twice_give_the_same_events_and_sessions(
-    platform: Platform, data_dir: Path, thorough: bool
+    platform: Platform, data_dir: Path
 ) -> None:
     landing = platform.stream("shuffled").files.root
     random = Random(2010)
@@ -76,15 +75,13 @@ def test_shuffled_batches_with_files_twice_give_the_same_events_and_sessions(
     again = {f"again-{file.name}": file for file in random.sample(files, TWICE)}
     deliveries = [*((file.name, file) for file in files), *again.items()]
     random.shuffle(deliveries)
-    batches = BATCHES if thorough else FEW_BATCHES
-    for number in range(batches):
-        for name, file in deliveries[number::batches]:
+    for number in range(BATCHES):
+        for name, file in deliveries[number::BATCHES]:
             shutil.copyfile(file, landing / name)
         platform.ingest("shuffled")
         platform.repair("shuffled")
         # All must be as in one go, whose counts are known.
-        if thorough:
-            assert platform.verify("shuffled") == []
+        assert platform.verify("shuffled") == []
     for table in (tables.DEDUPLICATED_EVENTS, tables.SESSIONS):
         whole, shuffled = comparable(platform, "whole", table), comparable(platform, "shuffled", table)
         assert whole.count() == shuffled.count()

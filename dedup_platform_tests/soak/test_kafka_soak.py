@@ -21,12 +21,12 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from dedup_platform.platform import Platform
+from dedup_platform.processes import free_port
 from dedup_platform.settings import ENV_PREFIX, Settings
 from dedup_platform.spark.connect_server import connect_server
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS
 from dedup_platform.testing.servers import KafkaServer
-from dedup_platform.testing.servers.process import free_port
 from dedup_platform_tests.conftest import for_other_homes
 from dedup_platform_tests.ingest.kafka.topics import NAME, Topic, platform_of, topic_stream
 from dedup_platform_tests.servers import running

@@ -14,9 +14,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from dedup_platform.errors import MissingPartError, ServerStartError, WrongJarError
+from dedup_platform.processes import free_port
 from dedup_platform.settings import KAFKA_JAR
-from dedup_platform.spark.jars import check_jars, download, java
-from dedup_platform.testing.servers.process import LOOPBACK, ServerProcess, free_port
+from dedup_platform.spark.jars import cache_folder, check_jars, download, java
+from dedup_platform.testing.servers.process import LOOPBACK, ServerProcess
 
 __all__ = ["PARTITIONS", "KafkaServer", "broker_settings", "install_kafka"]
 
@@ -126,8 +127,7 @@ def install_kafka() -> Path:
 
 
 def _folder() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "dedup_platform" / f"kafka-{KAFKA_JAR.rpartition(':')[2]}"
+    return cache_folder() / f"kafka-{KAFKA_JAR.rpartition(':')[2]}"
 
 
 def _java_with_kafka() -> list[str]:

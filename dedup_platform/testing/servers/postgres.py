@@ -12,7 +12,8 @@ from psycopg2 import sql
 from sqlalchemy.engine import URL
 
 from dedup_platform.errors import MissingPartError, ServerStartError
-from dedup_platform.testing.servers.process import LOOPBACK, ServerProcess, free_port
+from dedup_platform.processes import free_port
+from dedup_platform.testing.servers.process import LOOPBACK, ServerProcess
 
 __all__ = ["PostgresServer", "postgres_program"]
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ from dedup_platform.errors import ServerStartError
 from dedup_platform.processes import with_parent
 from dedup_platform.spark.session import LOOPBACK
 
-__all__ = ["LOOPBACK", "ServerProcess", "free_port"]
+__all__ = ["LOOPBACK", "ServerProcess"]
 
 _LINES_SHOWN = 20
 
@@ -145,10 +144,3 @@ class ServerProcess:
             reason = f"ended with code {self._process.returncode} before it answered"
         printed = self.log.read_text("utf-8", "replace").splitlines()[-_LINES_SHOWN:]
         return ServerStartError(self.name, reason, "\n".join(printed))
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nobody has now."""
-    with socket.socket() as free:
-        free.bind((LOOPBACK, 0))
-        return int(free.getsockname()[1])

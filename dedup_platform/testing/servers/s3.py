@@ -11,7 +11,8 @@ import boto3
 from botocore.config import Config
 
 from dedup_platform.errors import MissingPartError
-from dedup_platform.testing.servers.process import LOOPBACK, ServerProcess, free_port
+from dedup_platform.processes import free_port
+from dedup_platform.testing.servers.process import LOOPBACK, ServerProcess
 
 __all__ = ["VERSITYGW", "S3Server", "versitygw"]
 
