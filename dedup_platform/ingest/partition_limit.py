@@ -5,6 +5,7 @@ Who sends a thousand bytes with a hundred times in them would else make thousand
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -14,6 +15,8 @@ from dedup_platform.stream import Stream
 
 __all__ = ["within_limit"]
 
+RECORDS_A_PARTITION = 10
+"""Files of so many records in each partition are honest, however many partitions: what they cost is the records."""
 _INPUT = ("source", "source_partition")
 _ORDINAL = "_ordinal"
 
@@ -21,27 +24,44 @@ _ORDINAL = "_ordinal"
 def within_limit(frames: Iterable[pl.DataFrame], stream: Stream) -> Iterator[pl.DataFrame]:
     """The same records of `raw_events`; rejected are those that lie in one partition too many.
 
-    Counted is each file, and each topic partition's share of a task, in the order of its records: those in the first
-    `source.max_partitions` partitions stay. The reason names the limit.
+    Counted is each file, and each topic partition's share of a task, in the order of its records: they may lie in
+    `source.max_partitions` partitions, or in one for every RECORDS_A_PARTITION of them. From the first record that
+    lies in one more, those stay that lie in partitions of the records before it. The reason names the setting.
     """
     most = stream.source.max_partitions
     ordinal = partition_ordinal(pl.col("event_time"), stream.partitions.length)
-    seen = defaultdict[tuple[str, int], set[int]](set)
+    inputs = defaultdict[tuple[str, int], _Input](_Input)
     for frame in frames:
         placed = frame.select(*_INPUT, ordinal.alias(_ORDINAL))
+        firsts = placed.with_columns(_before=pl.int_range(pl.len()).over(_INPUT)).drop_nulls(_ORDINAL)
         refused = [
             (source, part, place)
-            for source, part, place in placed.drop_nulls(_ORDINAL).unique(maintain_order=True).iter_rows()
-            if not _is_let_in(seen[source, part], place, most)
+            for source, part, place, before in firsts.unique(
+                placed.columns, keep="first", maintain_order=True
+            ).iter_rows()
+            if not inputs[source, part].lets_in(place, before, most)
         ]
         yield _rejected(frame, placed, refused, stream, f"{TOO_MANY_PARTITIONS}{most}") if refused else frame
+        for source, part, count in placed.group_by(_INPUT).len().iter_rows():
+            inputs[source, part].records += count
 
 
-def _is_let_in(seen: set[int], place: int, most: int) -> bool:
-    if place not in seen and len(seen) >= most:
-        return False
-    seen.add(place)
-    return True
+@dataclass
+class _Input:
+    """What was seen of a file or a topic partition in the frames before."""
+
+    records: int = 0
+    partitions: set[int] = field(default_factory=set)
+    is_full: bool = False
+
+    def lets_in(self, partition: int, before: int, most: int) -> bool:
+        """Whether records of this partition stay, the first of which comes after `before` others of the frame."""
+        if partition in self.partitions:
+            return True
+        self.is_full |= len(self.partitions) >= max(most, (self.records + before) // RECORDS_A_PARTITION)
+        if not self.is_full:
+            self.partitions.add(partition)
+        return not self.is_full
 
 
 def _rejected(

@@ -16,6 +16,7 @@ from dedup_platform import tables
 from dedup_platform.errors import SettingsError
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.build import build_definitions
+from dedup_platform.orchestration.event_log import kept_open
 from dedup_platform.orchestration.intake import note_lost_ingests
 from dedup_platform.orchestration.pools import busy_pools, looked_after, pool
 from dedup_platform.orchestration.progress import Listener
@@ -84,7 +85,8 @@ def open_instance(settings: Settings, keeps_output: bool = True) -> Iterator[dg.
             # At every run Dagster would tell Python's logging anew what its settings say: while another thread logs,
             # both wait for each other for ever.
             vars(instance)["get_yaml_python_handlers"] = list
-        yield instance
+        with kept_open(instance):
+            yield instance
 
 
 def _try(uri: str) -> None:

@@ -16,7 +16,7 @@ from dedup_platform.stream.values import Count, Duration, FieldName, Part, Posit
 __all__ = ["MAX_PARTITIONS", "MAX_UNPACKED_RATIO", "Brokers", "FilesSource", "KafkaSource", "Lane", "Source", "Topic"]
 
 MAX_UNPACKED_RATIO = 200
-MAX_PARTITIONS = 20_000
+MAX_PARTITIONS = 200
 MaxPartitions = Annotated[Count, Field(ge=1)]
 _RELIST = timedelta(hours=1)
 
@@ -48,7 +48,7 @@ class FilesSource(Format):
     in between only those that may be new. Links that lead out of the folder are read only with `follow_links`: who
     puts files there could otherwise have us read any file that we may read. A compressed file is read up to
     `max_unpacked_ratio` times its size (and 4 MiB in any case); what follows counts as damaged. Records of a file
-    may lie in `max_partitions` partitions; those in further ones are rejected.
+    may lie in `max_partitions` partitions, or in one for every 10 of them; those in further ones are rejected.
     """
 
     kind: Annotated[Literal["files"], BeforeValidator(_known_kind)]
@@ -150,7 +150,7 @@ class KafkaSource(Format):
     A batch reads at most `max_batch_records` messages, about `max_batch_bytes` bytes of them, and no more than lately
     took `transaction_timeout` to take in. Afterwards the positions are told to the consumer group `group`, for those
     who watch its lag; nothing is read from there. The records that a task reads of a topic's partition may lie in
-    `max_partitions` partitions of the stream; those in further ones are rejected.
+    `max_partitions` partitions of the stream, or in one for every 10 of them; those in further ones are rejected.
     """
 
     kind: Literal["kafka"]

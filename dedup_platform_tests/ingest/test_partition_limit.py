@@ -3,8 +3,10 @@
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from dedup_platform.ingest.partition_limit import within_limit
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, SESSIONS
@@ -79,3 +81,23 @@ def test_at_the_limit_nothing_is(hours: Hours) -> None:
         hours.deliver("enough", 3, 1, 2, 1, 3)
         hours.platform.ingest(hours.stream.name)
         assert [reason for *_, reason in hours.rows()] == [None] * 5
+
+
+@pytest.mark.parametrize("frame", [1, 7, 95, 1000])
+def test_every_ten_records_may_lie_in_one_whatever_frames_they_come_in(hours: Hours, frame: int) -> None:
+    """Ninety in six hours may lie in nine; then it is full, for hours that were not seen before."""
+    in_hours = [*(number // 15 for number in range(90)), 6, 7, 8, 9, 10, 0, 9, 8]
+    rows = pl.DataFrame(
+        {
+            "source": "a.json",
+            "source_partition": 0,
+            "source_offset": range(len(in_hours)),
+            "event_time": [START + hour * HOUR for hour in in_hours],
+            "rejection_reason": pl.Series([None] * len(in_hours), dtype=pl.String),
+            **dict.fromkeys(("entity_id", "event_id", *hours.stream.attributes)),
+        }
+    )
+    limited = pl.concat(within_limit((rows[at : at + frame] for at in range(0, rows.height, frame)), hours.stream))
+    refused = limited.filter(pl.col("rejection_reason") == REASON)
+    assert refused["source_offset"].to_list() == [93, 94, 96]
+    assert refused["event_time"].null_count() == limited["event_time"].null_count() == 3
