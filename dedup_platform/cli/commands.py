@@ -115,7 +115,7 @@ def run(
     ):
 
         def run_one(each: Stream) -> None:
-            run_stream_in(instance, deployment.settings, deployment.streams, each.name, listener_of(each.name))
+            run_stream_in(instance, deployment.settings, each, listener_of(each.name))
 
         outcome = deployment.for_each(stream, run_one, at_once=STREAMS_AT_ONCE)
     _print_status(deployment, stream, as_json)

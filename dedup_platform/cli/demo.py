@@ -69,7 +69,7 @@ def _first_run(demo: Rehearsal, truth: Truth) -> bool:
     from dedup_platform.orchestration.embedded import run_stream, steps_of
 
     with shown(demo.err, demo.stream.name, steps_of(demo.stream)) as listener:
-        run_stream(demo.settings, demo.streams, demo.stream.name, listener)
+        run_stream(demo.settings, demo.stream, listener)
     scores = score(found(demo.platform, demo.stream), truth)
     print_scores(demo.out, "After the first run: found against truth", scores)
     return all(each.right for each in scores)

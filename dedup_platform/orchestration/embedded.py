@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
+from threading import Lock
 
 import dagster as dg
 from dagster._core.instance.ref import InstanceRef  # the only way to have Dagster's settings, but for one
@@ -26,6 +27,7 @@ from dedup_platform.stream import Stream
 from dedup_platform.uris import reaching
 
 LISTENER = "listener"
+_COMPOSING = Lock()
 LISTED = {".dagster/repository": "__repository__@dedup_platform.definitions"}
 """The label of `workspace.yaml`'s code location: the UI lists a run that carries it under its job."""
 
@@ -96,42 +98,49 @@ def _try(uri: str) -> None:
         engine.dispose()
 
 
-def run_stream(settings: Settings, streams: Mapping[str, Stream], name: str, listener: Listener) -> None:
+def run_stream(settings: Settings, stream: Stream, listener: Listener) -> None:
     """Ingest all that waits for one stream, recompute until nothing is stale, then bring its sinks up to date.
 
     What a step raises comes through as it is; what a sink raises, once the others are done.
     """
     with open_instance(settings) as instance:
-        run_stream_in(instance, settings, streams, name, listener)
+        run_stream_in(instance, settings, stream, listener)
 
 
-def run_stream_in(
-    instance: dg.DagsterInstance, settings: Settings, streams: Mapping[str, Stream], name: str, listener: Listener
-) -> None:
+def run_stream_in(instance: dg.DagsterInstance, settings: Settings, stream: Stream, listener: Listener) -> None:
     """`run_stream` with an instance that is open: several threads may each run a stream, if it keeps no output.
 
     Fails runs whose process is dead first, so that nobody waits for them.
     """
-    stream = streams[name]
     for run_id in runs.fail_dead_runs(instance):
         listener.say(f"run {run_id[:8]} was dead: it is marked as failed and its slots are free")
     _wait_for_pools(instance, stream, listener)
-    definitions = build_definitions(settings, streams, loggers={LISTENER: listening_logger(listener)})
-    _execute(definitions, instance, runs.ingest_job_name(stream), {runs.POLICY: runs.IGNORED})
+    ingest, *sinks = jobs_of(settings, stream, listener)
+    _execute(ingest, instance, {runs.POLICY: runs.IGNORED})
     failures = []
-    for sink in stream.publish.sinks:
+    for sink in sinks:
         try:
-            _execute(definitions, instance, runs.sink_job_name(stream, sink), {})
+            _execute(sink, instance, {})
         except Exception as error:
             failures.append(error)
     if failures:
         raise failures[0]
 
 
-def _execute(definitions: dg.Definitions, instance: dg.DagsterInstance, job: str, tags: Mapping[str, str]) -> None:
+def jobs_of(settings: Settings, stream: Stream, listener: Listener) -> list[dg.JobDefinition]:
+    """The job that ingests and recomputes, and one for each sink."""
+    names = [runs.ingest_job_name(stream), *(runs.sink_job_name(stream, sink) for sink in stream.publish.sinks)]
+    # Dagster notes what a job is composed of in one place for all threads.
+    with _COMPOSING:
+        loggers = {LISTENER: listening_logger(listener)}
+        definitions = build_definitions(settings, {stream.name: stream}, loggers=loggers)
+        return [definitions.resolve_job_def(name) for name in names]
+
+
+def _execute(job: dg.JobDefinition, instance: dg.DagsterInstance, tags: Mapping[str, str]) -> None:
     # No daemon may be there to look after its pools.
     with looked_after(instance):
-        definitions.resolve_job_def(job).execute_in_process(
+        job.execute_in_process(
             instance=instance,
             tags={**runs.this_process(), **tags, **LISTED},
             run_config={"loggers": {LISTENER: {}}},

@@ -68,6 +68,10 @@ class Contents:
         record that may have to be rejected for what it is must be in doubt, if it is not among `rejected`.
         """
 
+    def first_alike(self, places: Sequence[int]) -> Sequence[int]:
+        """For each of these places the first of them whose record is known to hold the same; that may be itself."""
+        return places
+
     @property
     def names(self) -> Sequence[str] | None:
         """The names of all fields of every record that is not in doubt; None where they are not known or differ."""
@@ -120,6 +124,10 @@ class EncodedContents(Contents):
 
     def __getitem__(self, place: int) -> Content:
         return self._content(self._payloads[place])
+
+    def first_alike(self, places: Sequence[int]) -> Sequence[int]:
+        asked = pl.DataFrame({"payload": self._payloads[places], "place": places})
+        return asked.select(pl.col("place").first().over("payload")).to_series().to_list()
 
     def joined(self, others: Sequence[Contents]) -> Contents:
         joined = copy(self)
@@ -239,6 +247,9 @@ class JoinedContents(Contents):
     def __getitem__(self, place: int) -> Content:
         number = bisect_right(self._ends, place)
         return self._parts[number][place - self._ends[number]]
+
+    def first_alike(self, places: Sequence[int]) -> Sequence[int]:
+        return self._parts[0].first_alike(places) if len(self._parts) == 1 else places
 
     def texts(self, fields: Sequence[NamedField]) -> Sequence[Texts]:
         by_part = [part.texts(fields) for part in self._parts]

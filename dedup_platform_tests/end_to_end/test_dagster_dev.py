@@ -46,7 +46,7 @@ STUCK = ("before", "last")
 
 def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: SparkSession) -> None:
     stream = stream_of_four_days(tmp_path)
-    run_stream(settings, {stream.name: stream}, stream.name, QUIET)
+    run_stream(settings, stream, QUIET)
     environment = BRIEF | {
         "DEDUP_PLATFORM_HOME": str(settings.home),
         "DEDUP_PLATFORM_STREAMS": str(tmp_path),

@@ -102,12 +102,12 @@ def test_after_a_sigkill_the_next_runs_do_not_wait_and_two_at_once_both_end(
 def test_the_ledger_and_dagsters_home_can_be_deleted_and_no_row_changes(
     settings: Settings, stream: Stream, platform: Platform
 ) -> None:
-    run_stream(settings, {stream.name: stream}, stream.name, QUIET)
+    run_stream(settings, stream, QUIET)
     before = {table: sorted(platform.read(stream.name, table).collect(), key=str) for table in tables.ALL}
 
     Path(settings.control_uri.removeprefix("sqlite:///")).unlink()
     shutil.rmtree(settings.dagster_home)
-    run_stream(settings, {stream.name: stream}, stream.name, QUIET)
+    run_stream(settings, stream, QUIET)
 
     reopened = Platform(settings, {stream.name: stream}, platform.lake.spark)
     for table, rows in before.items():

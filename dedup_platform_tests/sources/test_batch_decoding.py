@@ -1,23 +1,28 @@
 """Records that are decoded together become what each becomes alone."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from dedup_platform.planning.moments import microseconds
 from dedup_platform.sources.batch_decoding import BatchDecoder
-from dedup_platform.sources.contents import ListedContents
+from dedup_platform.sources.contents import ListedContents, joined_contents
 from dedup_platform.sources.decoding import Delivery
 from dedup_platform.sources.records import AMBIGUOUS, DAMAGED_FILE, Content
-from dedup_platform.sources.repeated import Runs
+from dedup_platform.sources.repeated import Repeated, Runs
+from dedup_platform.sources.text.json_lines import JsonContents
 from dedup_platform.sources.text.json_records import Number
+from dedup_platform.sources.text.json_shapes import JsonShapes
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream
 
 ARRIVED = microseconds(datetime(2024, 3, 1, 12, tzinfo=UTC))
+DELIVERY = Delivery(ARRIVED, is_arrival_known=True, is_tabular=False)
 ATTRIBUTES = {
     "page": "page",
     "count": {"field": "n", "type": "long"},
@@ -101,9 +106,8 @@ def good(stream: Stream) -> dict[str, Any]:
 
 @pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
 def test_every_value_of_every_field(stream: Stream) -> None:
-    delivery = Delivery(ARRIVED, is_arrival_known=True, is_tabular=False)
     contents: list[Content] = [good(stream) | {field: value} for field in FIELDS for value in VALUES]
-    assert_same(stream, [(content, delivery) for content in contents])
+    assert_same(stream, [(content, DELIVERY) for content in contents])
 
 
 @pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
@@ -145,3 +149,34 @@ def _counted(value: Any) -> Any:
     if isinstance(value, Decimal):
         return +value  # has no minus zero in a column
     return (value - date(1970, 1, 1)) // timedelta(days=1) if isinstance(value, date) else value
+
+
+BAD_LINES = [b"1", b"{", b"", b'{"user": "u"}', b'{"user": "u", "id": "e", "at": "never"}']
+GOOD_LINE = b'{"user": "u", "id": "e", "at": "2024-03-01T11:00:00Z"}'
+
+
+def test_of_records_that_are_the_same_one_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = STREAMS["times are ISO 8601"]
+    lines = [line for number in range(500) for line in (BAD_LINES[number % 5], GOOD_LINE, BAD_LINES[number % 3])]
+    contents = joined_contents([JsonContents(pl.Series(lines, dtype=pl.Binary), JsonShapes())])
+    decoder = BatchDecoder(stream)
+    expected = [decoder.single.decode(contents[place], DELIVERY) for place in range(len(lines))]
+    judged: list[Content] = []
+    decode = decoder.single.decode
+
+    def counted(content: Content, delivery: Delivery) -> Any:
+        judged.append(content)
+        return decode(content, delivery)
+
+    monkeypatch.setattr(decoder.single, "decode", counted)
+    rows = decoder.decode(contents, Runs([Repeated(DELIVERY, len(lines))]))
+    assert len(judged) == len(BAD_LINES)
+    times = pl.col(pl.Datetime).dt.epoch("us")
+    assert rows.with_columns(times).rows() == expected
+
+
+def test_the_same_records_of_two_deliveries_are_two() -> None:
+    contents = JsonContents(pl.Series([b"1"] * 4, dtype=pl.Binary), JsonShapes())
+    later = replace(DELIVERY, arrival=ARRIVED + 1)
+    rows = BatchDecoder(STREAMS["times are ISO 8601"]).decode(contents, Runs([[DELIVERY, DELIVERY, later, later]]))
+    assert rows["arrival_time"].dt.epoch("us").to_list() == [ARRIVED] * 2 + [ARRIVED + 1] * 2
