@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import repeat
@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import yaml
 
 from dedup_platform.testing import utc
+from dedup_platform_tests.ingest.kafka.topics import Topic
+from dedup_platform_tests.sources.registries import Registry
 from dedup_platform_tests.sources.schemas import varint
 from dedup_platform_tests.sources.test_avro_bounds import DOUBLED, LISTS, block, header
 
@@ -43,8 +45,8 @@ class Poison:
     granularity: str = "day"
 
 
-def write_stream(folder: Path, name: str, poison: Poison) -> Path:
-    """The stream file, the file of healthy records `b` and the poison `a`; the path of the stream file."""
+def write_stream(folder: Path, name: str, poison: Poison) -> None:
+    """The stream file, the file of healthy records `b` and the poison `a`."""
     files = folder / name
     files.mkdir()
     (folder / "e.proto").write_text(PROTO)
@@ -58,9 +60,41 @@ def write_stream(folder: Path, name: str, poison: Poison) -> Path:
         "partitions": {"granularity": poison.granularity, "start": "2026-01-01"},
         "sessions": {"timeout": "30m"},
     }
-    path = folder / f"{name}.yaml"
+    _write_yaml(folder / f"{name}.yaml", said)
+
+
+def write_topic_stream(folder: Path, topic: Topic, registry: Registry) -> None:
+    """The stream file `topic` of lists of events behind a registry's header, and the messages.
+
+    One event of the healthy ones is in each message; between them are a key of a megabyte of many events, a stamp that
+    is no time, and an id of a schema that no registry can have.
+    """
+    registry.add(1, "{}", "JSON")
+    registry.answers["/subjects"] = []
+    healthy, many = ([b"\0\0\0\0\1" + json.dumps({"e": [each]}).encode() for each in HEALTHY], [{"id": 1}] * 1500)
+    first, second, third = healthy
+    topic.produce(first)
+    topic.produce(b"\0\0\0\0\1" + json.dumps({"e": many}).encode(), key="k" * MIB)
+    topic.produce(second)
+    topic.produce(first, stamp=253402300800000)
+    topic.produce(b"\0\xff\xff\xff\xff{}")
+    topic.produce(third)
+    source = {"kind": "kafka", "brokers": topic.server.brokers, "topic": topic.name, "format": "json"}
+    said = {
+        "name": "topic",
+        "source": source | {"json": {"records": "e"}, "registry": {"url": registry.url}},
+        "fields": {"entity_id": "u", "event_id": "id", "event_time": "at", "arrival_time": "at"},
+        "partitions": {"granularity": "day", "start": "2026-01-01"},
+        "sessions": {"timeout": "30m"},
+    }
+    _write_yaml(folder / "topic.yaml", said)
+
+
+OF_TOPIC = {"unreadable_arrival_time": 1500, "unknown_schema": 1, None: len(HEALTHY) + 1}
+
+
+def _write_yaml(path: Path, said: Mapping[str, Any]) -> None:
     path.write_text(yaml.safe_dump(said, sort_keys=False))
-    return path
 
 
 def _write_healthy(path: Path, poison: Poison) -> None:

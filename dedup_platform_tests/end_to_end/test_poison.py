@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 import psutil  # type: ignore[import-untyped]
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -17,13 +18,18 @@ from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.stream import load_streams
 from dedup_platform.tables import DEDUPLICATED_EVENTS, RAW_EVENTS
+from dedup_platform.testing.servers import KafkaServer
 from dedup_platform_tests.end_to_end.conftest import BRIEF
-from dedup_platform_tests.end_to_end.poison import HEALTHY, POISONS, write_stream
+from dedup_platform_tests.end_to_end.poison import HEALTHY, OF_TOPIC, POISONS, write_stream, write_topic_stream
 from dedup_platform_tests.end_to_end.processes import CommandLine, said_by
+from dedup_platform_tests.ingest.kafka.topics import Topic
+from dedup_platform_tests.servers import new_name
+from dedup_platform_tests.sources.registries import schema_registry
 
 MOST_MEMORY = 2**30
 MOST_SECONDS = 60
 """Of the processors' time of Python: how long that is depends on what else the machine does."""
+ANY_STAMP = {"message_timestamp_type": "CreateTime", "message_timestamp_after_max_ms": str(2**63 - 1)}
 
 
 class Watch:
@@ -65,28 +71,41 @@ def run(folder: Path) -> Watch:
     return watch
 
 
-def judge(folder: Path, names: Iterable[str]) -> None:
+def opened(folder: Path) -> Platform:
+    return Platform(Settings(home=folder / "home"), load_streams(folder), lambda: pytest.fail("only to look"))
+
+
+def rows(platform: Platform, name: str, table: str) -> pa.Table:
+    return platform.lake.catalog.load_table(name, table).scan().to_arrow()
+
+
+def reasons(raw: pa.Table) -> dict[str | None, int]:
+    """How many records were rejected for each reason; None are those that were not."""
+    return {each["values"]: each["counts"] for each in pc.value_counts(raw["rejection_reason"]).to_pylist()}
+
+
+def judge(platform: Platform, names: Iterable[str]) -> None:
     """What came of the files of these streams is what should, and each healthy record is there once."""
-    streams = load_streams(folder)
-    platform = Platform(Settings(home=folder / "home"), streams, lambda: pytest.fail("no Spark is needed to look"))
     for name in names:
-        raw, events = (
-            platform.lake.catalog.load_table(name, table).scan().to_arrow()
-            for table in (RAW_EVENTS, DEDUPLICATED_EVENTS)
-        )
-        counts = pc.value_counts(raw["rejection_reason"]).to_pylist()
-        reasons = {each["values"]: each["counts"] for each in counts}
-        assert reasons == POISONS[name].rejected | {None: len(HEALTHY) + POISONS[name].events}, name
+        raw, events = (rows(platform, name, table) for table in (RAW_EVENTS, DEDUPLICATED_EVENTS))
+        assert reasons(raw) == POISONS[name].rejected | {None: len(HEALTHY) + POISONS[name].events}, name
         healthy = raw.filter(pc.equal(raw["source"], f"b.{POISONS[name].format}"))
         assert sorted(healthy["event_id"].to_pylist()) == [each["id"] for each in HEALTHY], name
         assert events.num_rows == len(HEALTHY) + POISONS[name].events, name
 
 
-def test_each_becomes_rows_or_reasons_beside_all_others(tmp_path: Path) -> None:
+def test_each_becomes_rows_or_reasons_beside_all_others(tmp_path: Path, kafka_server: KafkaServer) -> None:
+    topic = Topic(kafka_server, new_name())
+    kafka_server.create_topic(topic.name, 1, **ANY_STAMP)
     for name, poison in POISONS.items():
         write_stream(tmp_path, name, poison)
-    watch = run(tmp_path)
-    judge(tmp_path, POISONS)
+    with schema_registry() as registry:
+        write_topic_stream(tmp_path, topic, registry)
+        watch = run(tmp_path)
+    platform = opened(tmp_path)
+    judge(platform, POISONS)
+    assert reasons(rows(platform, "topic", RAW_EVENTS)) == OF_TOPIC
+    assert sorted(rows(platform, "topic", DEDUPLICATED_EVENTS)["event_id"].to_pylist()) == ["0", "1", "2"]
     assert watch.memory < MOST_MEMORY
 
 
@@ -95,6 +114,6 @@ def test_each_becomes_rows_or_reasons_beside_all_others(tmp_path: Path) -> None:
 def test_each_is_done_within_a_minute_and_a_gigabyte(tmp_path: Path, name: str) -> None:
     write_stream(tmp_path, name, POISONS[name])
     watch = run(tmp_path)
-    judge(tmp_path, [name])
+    judge(opened(tmp_path), [name])
     assert watch.memory < MOST_MEMORY
     assert watch.seconds < MOST_SECONDS
