@@ -25,7 +25,7 @@ NOW = AT + timedelta(days=1)
 EVENTS = 20
 
 
-@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize("tasks", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_a_record_that_ends_its_worker(tmp_path: Path, spark: SparkSession, tasks: int) -> None:
     stream = make_stream(tmp_path, buckets=2)
     for number, fault in enumerate(["content:crash", "decoding:loop"]):

@@ -20,7 +20,7 @@ from dedup_platform.sources.batches import Input
 from dedup_platform.sources.files import files_of_group, list_files, read_group
 from dedup_platform.spark.task_limits import TaskLimits
 from dedup_platform.stream import Stream
-from dedup_platform_tests.ingest.deadly import STAGES, deadly_files
+from dedup_platform_tests.ingest.deadly import deadly_files
 from dedup_platform_tests.sources.click_streams import click_stream
 
 LIMITS = TaskLimits(memory=2**30, seconds=1)
@@ -104,7 +104,7 @@ def test_what_cannot_be_passed_costs_the_rest_of_its_file_only(tmp_path: Path) -
     assert rows.filter(pl.col("source") == "b.json")["event_id"].to_list() == [f"e{each}" for each in range(5)]
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", ["framing", "content", pytest.param("decoding", marks=pytest.mark.thorough)])
 def test_a_file_may_end_so_many_processes_and_no_more(tmp_path: Path, stage: str) -> None:
     told = dict.fromkeys(range(10, 10 + 2 * MOST_DEATHS), f"{stage}:crash")
     stream, groups = written(tmp_path, {"a.json": lines_of(told, 60), "b.json": lines_of({}, 5)})

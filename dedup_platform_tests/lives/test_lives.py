@@ -11,9 +11,9 @@ from dedup_platform_tests.lives import Op, live, program, shrunk
 from dedup_platform_tests.lives.__main__ import judged, look_for_garbage_less_often
 from dedup_platform_tests.lives.program import LENGTH, WEIGHTS
 
-A_TEST = 2
+A_TEST = 1
 TESTS = 20
-THOROUGH = 250
+THOROUGH = 500
 """Times as many lives where there is time: ten thousand."""
 SHORT = 6
 """Operations in each of them where it is short."""

@@ -24,7 +24,7 @@ from dedup_platform.testing import (
 LAST = datetime.max.replace(tzinfo=UTC)
 MICROSECOND, DAY = timedelta(microseconds=1), timedelta(days=1)
 AGO = [timedelta(0), MICROSECOND, timedelta(hours=1), timedelta(hours=1) - MICROSECOND, timedelta(hours=2), DAY]
-GRAINS = ["day", "hour"]
+GRAINS = ["day", pytest.param("hour", marks=pytest.mark.thorough)]
 
 
 @pytest.mark.parametrize("granularity", GRAINS)
