@@ -19,6 +19,7 @@ from dedup_platform_tests.conftest import PROJECT
 
 DOCKER = PROJECT / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))
+[FROM] = re.findall(r"^FROM (\S+)", (DOCKER / "Dockerfile").read_text("utf-8"), re.MULTILINE)
 OWN_PLACES = {"listeners", "advertised.listeners", "controller.quorum.voters", "log.dirs"}
 """Of a broker's settings those that say where it is."""
 
@@ -67,6 +68,11 @@ def test_memory_and_processes_are_bounded(service: Service) -> None:
     assert composed(service).keys() >= {"mem_limit", "pids_limit"}
 
 
+@pytest.mark.parametrize("image", [FROM, *(each["image"] for each in COMPOSE["services"].values())])
+def test_images_of_others_are_pinned_by_digest(image: str) -> None:
+    assert image == "dedup_platform" or re.fullmatch(r"[a-z/]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}", image)
+
+
 @each_of_ours
 def test_commands_and_variables_are_the_same(service: Service) -> None:
     assert composed(service)["command"] == list(service.command)
@@ -92,9 +98,9 @@ def test_the_broker_has_the_same_settings() -> None:
 
 
 def test_versions_of_images_are_those_of_the_processes() -> None:
-    images = {name: service["image"] for name, service in COMPOSE["services"].items()}
-    assert images["kafka"].partition(":")[2] == KAFKA_JAR.rpartition(":")[2]
-    assert images["s3"].partition(":")[2] == s3.VERSITYGW.rpartition("@")[2]
+    tagged = {name: service["image"].partition("@")[0] for name, service in COMPOSE["services"].items()}
+    assert tagged["kafka"].partition(":")[2] == KAFKA_JAR.rpartition(":")[2]
+    assert tagged["s3"].partition(":")[2] == s3.VERSITYGW.rpartition("@")[2]
 
 
 def test_every_variable_is_in_the_file_and_used() -> None:
