@@ -63,3 +63,24 @@ def rows_written(server: PostgresServer, database: str, table: str) -> tuple[int
             return inserted, updated, deleted
     finally:
         connection.close()
+
+
+def login(password: str) -> dict[str, str]:
+    """How clients connect to a broker that asks for a password."""
+    user = {"sasl.username": "me", "sasl.password": password}
+    return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **user}
+
+
+def asking_for_a_password(password: str) -> dict[str, Any]:
+    """How a broker is started that asks everybody for it."""
+    users = f'username="me" password="{password}" user_me="{password}"'
+    protocols = "PLAINTEXT:SASL_PLAINTEXT,SERVICES:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    properties = {
+        "listener.security.protocol.map": protocols,
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        ),
+    }
+    return {"properties": properties, "clients": login(password)}

@@ -13,6 +13,7 @@ from dedup_platform.sinks.encodings import Encoded, encoded_as
 from dedup_platform.sinks.kafka_log import Log, LogState
 from dedup_platform.sinks.messages import Json, messages, portions, tombstones
 from dedup_platform.sinks.sink import Batch, SinkState, Target
+from dedup_platform.sources.kafka.client import reason_of
 from dedup_platform.stream import KafkaSink
 
 _LOG = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class KafkaTopic:
         except KafkaException as error:
             if _code(error.args[0]) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return SinkState()
-            raise SinkError(self._target.stream, self._target.sink, _reason(error.args[0])) from None
+            raise SinkError(self._target.stream, self._target.sink, reason_of(error.args[0])) from None
 
     def close(self) -> None:
         producer, self._producer = self._producer, None
@@ -172,11 +173,11 @@ class KafkaTopic:
             codes = {each.code() for each in (*self._failed, told) if isinstance(each, KafkaError)}
             refused = next((each for each in (*self._failed, told) if _code(each) in _REFUSED), None)
             if refused is not None and self._is_aborted():
-                raise RefusedRowsError(_reason(refused)) from None
+                raise RefusedRowsError(reason_of(refused)) from None
             self.close()
             if codes & _TAKEN:
                 raise SinkTakenError(self._target.stream, self._target.sink) from None
-            raise SinkError(self._target.stream, self._target.sink, _reason(told)) from None
+            raise SinkError(self._target.stream, self._target.sink, reason_of(told)) from None
 
     def _is_aborted(self) -> bool:
         try:
@@ -191,14 +192,6 @@ class KafkaTopic:
 
 def _code(error: object) -> int | None:
     return error.code() if isinstance(error, KafkaError) else None
-
-
-def _reason(error: object) -> str:
-    if not isinstance(error, KafkaError):
-        return str(error)
-    if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
-        return f"the brokers do not answer ({error.str()})"
-    return error.str() or error.name()
 
 
 def _ignore(error: KafkaError) -> None:

@@ -19,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]  # passed on
 
 from dedup_platform.sinks.sink import Batch, Position, Refusal, SinkState, Totals
+from dedup_platform.sources.kafka.client import Asking
 
 _SECONDS = 30.0
 _POSITION = "position"
@@ -88,7 +89,9 @@ class Log:
             NewTopic(self.topic, num_partitions=-1, replication_factor=-1),
             NewTopic(self.positions, num_partitions=1, replication_factor=-1, config=_COMPACTED),
         ]
-        admin = AdminClient(self._options)  # whose end would end its requests
+        asking = Asking(self._options)  # whose end would end its requests
+        admin = asking.admin
+        asking.answer(admin.describe_cluster(request_timeout=_SECONDS))
         there = admin.list_topics(timeout=_SECONDS).topics
         wanted = [each for each in wanted if each.topic not in there]
         if self.positions in there:

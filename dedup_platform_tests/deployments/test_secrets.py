@@ -22,7 +22,7 @@ from dedup_platform.testing.servers import KafkaServer, PostgresServer, S3Server
 from dedup_platform_tests.deployments.overheard import Watched, new_word
 from dedup_platform_tests.deployments.rest_catalog import rest_catalog
 from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, wait_until
-from dedup_platform_tests.servers import new_name, running
+from dedup_platform_tests.servers import asking_for_a_password, login, new_name, running
 from dedup_platform_tests.sources.registries import Registry, schema_registry
 from dedup_platform_tests.sources.test_avro import CLICK, datum, record as avro_record
 
@@ -85,7 +85,9 @@ class Guarded:
 
     def __init__(self, folder: Path, postgres: PostgresServer, watched: Path, started: ExitStack) -> None:
         words = {what: new_word() for what in ("kafka", "registry", "postgres", "catalog", "spark")}
-        self.kafka = started.enter_context(running(KafkaServer, folder / "kafka", **_asking_for(words["kafka"])))
+        self.kafka = started.enter_context(
+            running(KafkaServer, folder / "kafka", **asking_for_a_password(words["kafka"]))
+        )
         self.kafka.create_topic("clicks", 1)
         self.registry: Registry = started.enter_context(schema_registry())
         self.registry.add(7, json.dumps(avro_record(*CLICK)))
@@ -102,7 +104,7 @@ class Guarded:
             f"{ENV_PREFIX}WAREHOUSE": str(watched / "warehouse"),
             f"{ENV_PREFIX}CATALOG_URI": catalog.uri,
             f"{ENV_PREFIX}CATALOG_CREDENTIAL": f"me:{words['catalog']}",
-            f"{ENV_PREFIX}KAFKA": json.dumps(_login(words["kafka"])),
+            f"{ENV_PREFIX}KAFKA": json.dumps(login(words["kafka"])),
             f"{ENV_PREFIX}REGISTRY_LOGIN": f"me:{words['registry']}",
             f"{ENV_PREFIX}POSTGRES": json.dumps({"password": words["postgres"]}),
             f"{ENV_PREFIX}SPARK_CONF": json.dumps(shown_by_spark(watched)),
@@ -132,7 +134,7 @@ class Guarded:
 
     def produce(self, number: int) -> None:
         value = {"user": "ann", "id": f"e{number}", "at": f"2024-03-01T10:00:{number:02}Z"}
-        producer = Producer({"bootstrap.servers": self.kafka.brokers, **_login(self.watched.planted["kafka"])})
+        producer = Producer({"bootstrap.servers": self.kafka.brokers, **login(self.watched.planted["kafka"])})
         producer.produce("clicks", b"\0" + (7).to_bytes(4) + datum(avro_record(*CLICK), value), partition=0)
         assert producer.flush(30) == 0
 
@@ -214,24 +216,3 @@ def own_database(server: PostgresServer, name: str, password: str) -> str:
     connection.close()
     uri = URL.create("postgresql+psycopg2", name, password, "127.0.0.1", server.port, name)
     return uri.render_as_string(hide_password=False)
-
-
-def _login(password: str) -> dict[str, str]:
-    """How clients connect to a broker that asks for a password."""
-    user = {"sasl.username": "me", "sasl.password": password}
-    return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **user}
-
-
-def _asking_for(password: str) -> dict[str, Any]:
-    """How a broker is started that asks everybody for it."""
-    users = f'username="me" password="{password}" user_me="{password}"'
-    protocols = "PLAINTEXT:SASL_PLAINTEXT,SERVICES:PLAINTEXT,CONTROLLER:PLAINTEXT"
-    properties = {
-        "listener.security.protocol.map": protocols,
-        "sasl.enabled.mechanisms": "PLAIN",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "listener.name.plaintext.plain.sasl.jaas.config": (
-            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
-        ),
-    }
-    return {"properties": properties, "clients": _login(password)}

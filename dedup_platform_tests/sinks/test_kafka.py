@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -24,7 +25,7 @@ from dedup_platform.stream import KafkaSink
 from dedup_platform.testing.servers import KafkaServer
 from dedup_platform.testing.servers.kafka import MAX_MESSAGE_BYTES
 from dedup_platform.testing.sinks import TARGET, check_sink, some_changes
-from dedup_platform_tests.servers import new_name
+from dedup_platform_tests.servers import asking_for_a_password, login, new_name, running
 from dedup_platform_tests.sinks.looking import check_totals
 from dedup_platform_tests.sinks.reading import READERS, Read
 from dedup_platform_tests.sources.registries import Registry, schema_registry
@@ -314,6 +315,15 @@ def test_brokers_that_are_not_there_are_said_without_the_password(store: Store) 
     with patch("dedup_platform.sinks.kafka_log._SECONDS", 1.0), pytest.raises(SinkError) as raised:
         sink.open()
     assert "very secret" not in str(raised.value)
+
+
+def test_brokers_that_refuse_the_login_are_said_at_once_and_without_it(tmp_path: Path) -> None:
+    with running(KafkaServer, tmp_path, **asking_for_a_password("right")) as server:
+        store = Store(server)
+        with pytest.raises(SinkError, match="the brokers refuse the connection: ") as raised:
+            store.sink(options=login("very wrong")).open()
+        assert "very wrong" not in str(raised.value)
+        assert store.sink(options=login("right")).open().position is None
 
 
 def test_what_it_was_given_is_counted(store: Store) -> None:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from dedup_platform.errors import SourceError
 from dedup_platform.stream import KafkaSource
 
-__all__ = ["SECONDS_TO_ANSWER", "Asking", "described", "failures_named", "properties"]
+__all__ = ["SECONDS_TO_ANSWER", "Asking", "described", "failures_named", "properties", "reason_of"]
 
 T = TypeVar("T")
 
@@ -43,20 +43,21 @@ class Asking:
     librdkafka tries that again and again, and in the end only says that no answer came in time.
     """
 
-    def __init__(self, source: KafkaSource, options: Mapping[str, str]) -> None:
-        self._source = source
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """By these properties of a client."""
         self._refused: KafkaError | None = None
-        self.admin = AdminClient(properties(source, options) | {"error_cb": self._note})
+        noted: dict[str, Any] = {**options, "error_cb": self._note}
+        self.admin = AdminClient(noted)
 
     def answer(self, future: "Future[T]") -> T:
-        """What a future of `admin`, whose time is limited, comes to. SourceError if the brokers refuse us."""
+        """What a future of `admin`, whose time is limited, comes to. KafkaException also if the brokers refuse us."""
         while not self._refused:
             try:
                 return future.result(_SECONDS_BETWEEN_LOOKS)
             except TimeoutError:
                 # Calls `_note`.
                 self.admin.poll(0)
-        raise SourceError(described(self._source), f"the brokers refuse the connection: {self._refused.str()}")
+        raise KafkaException(self._refused)
 
     def _note(self, error: KafkaError) -> None:
         _ignore(error)
@@ -78,15 +79,23 @@ def failures_named(source: KafkaSource) -> Iterator[None]:
         raise SourceError(described(source), _reason(error)) from None
 
 
+def reason_of(error: object) -> str:
+    """Why something failed, from what a KafkaException is of."""
+    if not isinstance(error, KafkaError):
+        return str(error)
+    if error.code() in _REFUSALS:
+        return f"the brokers refuse the connection: {error.str()}"
+    if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
+        return f"the brokers do not answer ({error.str()})"
+    return error.str() or error.name()
+
+
 def _reason(error: KafkaException) -> str:
     told = error.args[0] if error.args else error
-    if not isinstance(told, KafkaError):
-        return str(told)
-    if told.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT):
-        return f"the brokers do not answer ({told.str()})"
-    if told.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+    unknown = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+    if isinstance(told, KafkaError) and told.code() in unknown:
         return "there is no such topic; create it, or correct source.topic"
-    return told.str() or told.name()
+    return reason_of(told)
 
 
 def _ignore(error: KafkaError) -> None:

@@ -47,7 +47,7 @@ class Topic:
         """What the topic holds now."""
         name = self.source.topic
         with failures_named(self.source):
-            asking = Asking(self.source, self._options)
+            asking = Asking(properties(self.source, self._options))
             admin, answer = asking.admin, asking.answer
             [found] = admin.describe_topics(TopicCollection([name]), request_timeout=SECONDS_TO_ANSWER).values()
             described = answer(found)
