@@ -15,7 +15,9 @@ from dedup_platform.sources.repeated import Repeated, Runs, Values, repeated_eac
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
 
-__all__ = ["Coordinate", "Delivered", "Input", "Part", "RawBatches", "RecordChunk"]
+__all__ = ["Coordinate", "Delivered", "Input", "Part", "RawBatches", "RecordChunk", "size_of"]
+
+RECORD_BYTES = 16
 
 Coordinate = tuple[str, int, int, int]
 """source, source_partition, source_offset, source_index"""
@@ -39,6 +41,11 @@ class RecordChunk:
     partitions: Values[int]
     offsets: Values[int]
     indexes: Values[int]
+
+    @property
+    def size(self) -> int:
+        """What its records count for: see `size_of`."""
+        return _bytes_in(self.payloads) + _length_of(self.contexts) + RECORD_BYTES * len(self.contents)
 
     def singles(self) -> Iterator[Delivered]:
         """The records one by one; one whose content raises what nobody foresaw is rejected for that."""
@@ -93,6 +100,12 @@ class Input:
     together: Callable[[], Iterator[Delivered | RecordChunk]]
     parts: Callable[[], Iterator[Part]]
     is_file: bool
+
+
+def size_of(delivered: Delivered) -> int:
+    """What one record counts for: its payload and payload_context, and what it takes whatever it holds."""
+    payload, _, context = delivered[0]
+    return len(payload or b"") + len(context) + RECORD_BYTES
 
 
 class RawBatches:
@@ -184,7 +197,7 @@ def _length_of(contexts: Values[str] | pl.Series) -> int:
         case Repeated(context, count):
             return len(context) * count
         case pl.Series():
-            return int(contexts.str.len_bytes().sum())
+            return int(contexts.str.len_chars().sum())
         case _:
             return sum(map(len, contexts))
 

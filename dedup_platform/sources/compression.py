@@ -12,7 +12,7 @@ from isal import isal_zlib
 
 from dedup_platform.stream.source import MAX_UNPACKED_RATIO
 
-__all__ = ["DamageError", "Packed", "decompressed"]
+__all__ = ["DamageError", "Packed", "decompressed", "most_unpacked"]
 
 _BLOCK = 256 * 1024
 # Small, because a decoder gives all that a piece holds at once: 2 KiB of zstd can be 64 MiB of zeros.
@@ -99,6 +99,11 @@ def _has_whole_header(member: bytes) -> bool:
     return end <= len(member)
 
 
+def most_unpacked(size: int, ratio: int) -> int:
+    """How many bytes a file of this size may unpack to."""
+    return max(_SMALL, ratio * size)
+
+
 @dataclass(frozen=True)
 class Packed:
     """An open file, which may be compressed; `most` is how many times its size it may unpack to."""
@@ -109,7 +114,7 @@ class Packed:
 
     def unpacked(self) -> Iterator[bytes]:
         """As `decompressed`; that it is too much is damage, too: else 40 KB could become twenty million records."""
-        left = max(_SMALL, self.most * self.file.seek(0, SEEK_END))
+        left = most_unpacked(self.file.seek(0, SEEK_END), self.most)
         self.file.seek(0)
         for chunk in decompressed(self.file, self.name):
             yield chunk[:left]

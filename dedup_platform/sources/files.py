@@ -20,10 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from dedup_platform import schemas
 from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.escapes import one_line
+from dedup_platform.sources.allowance import within_allowance
 from dedup_platform.sources.batches import Delivered, Input, Part, RawBatches, RecordChunk
 from dedup_platform.sources.compression import DamageError, Packed
 from dedup_platform.sources.contents import Batch
-from dedup_platform.sources.decoding import EventDecoder
+from dedup_platform.sources.decoding import Delivery, EventDecoder
 from dedup_platform.sources.exploding import exploded
 from dedup_platform.sources.listing import Listing, SourceFile, changed_while_reading, list_files, stamp
 from dedup_platform.sources.messages import MessageReader
@@ -206,22 +207,28 @@ def _read_groups(
 def _delivered(
     stream: Stream, file: SourceFile, generation: int, s3: S3Access, decoder: EventDecoder, shapes: JsonShapes
 ) -> Iterator[Delivered | RecordChunk]:
-    """The records of one file; one stands for the rest of it if an error comes that nobody foresaw."""
+    """The records of one file; one stands for the rest if that is too much, or an error comes that nobody foresaw."""
     delivery = decoder.delivery(file.path, file.modified, stream.source.format)
     following = 0
+
+    def read(content: BinaryIO) -> Iterator[Delivered | RecordChunk]:
+        batches = _batches(stream, _packed(stream, content, file.path), decoder.messages, shapes)
+        if batches is None:
+            yield from _singles(stream, file, generation, content, delivery)
+            return
+        begin = 0
+        for batch in batches:
+            offsets, indexes = range(begin, begin + len(batch[1])), Repeated(0, len(batch[1]))
+            yield RecordChunk.of_batch(batch, delivery, file.path, generation, offsets, indexes)
+            begin += len(batch[1])
+
     with _content_of(stream, file, s3) as content:
         try:
-            batches = _batches(stream, _packed(stream, content, file.path), decoder.messages, shapes)
-            if batches is None:
-                for record, number, index in placed_records(stream, content, file.path):
-                    yield record, delivery, (file.path, generation, number, index)
-                    following = number + 1
-                return
-            for batch in batches:
-                count = len(batch[1])
-                offsets, indexes = range(following, following + count), Repeated(0, count)
-                yield RecordChunk.of_batch(batch, delivery, file.path, generation, offsets, indexes)
-                following += count
+            for each in within_allowance(read(content), file.size, stream.files.max_unpacked_ratio):
+                yield each
+                following = following + len(each.contents) if isinstance(each, RecordChunk) else each[2][2] + 1
+        except DamageError as too_much:
+            yield _damaged(stream, too_much), delivery, (file.path, generation, following, 0)
         except UNFORESEEN as error:
             if (isinstance(error, OSError) and error.errno is not None) or is_for_lack_of_memory(error):
                 # The machine's, or of some records that are read alone then: not the file's.
@@ -237,16 +244,36 @@ def _parts(stream: Stream, file: SourceFile, generation: int, s3: S3Access, deco
         following = last[2][2] + 1 if last else 0
         return _rest_of(stream, reason), delivery, (file.path, generation, following, 0)
 
+    def records(content: BinaryIO) -> Iterator[Delivered]:
+        following = 0
+        singles = _singles(stream, file, generation, content, delivery)
+        try:
+            for each in within_allowance(singles, file.size, stream.files.max_unpacked_ratio):
+                assert not isinstance(each, RecordChunk)
+                yield each
+                following = each[2][2] + 1
+        except DamageError as too_much:
+            yield _damaged(stream, too_much), delivery, (file.path, generation, following, 0)
+
     with _content_of(stream, file, s3) as content:
-        records = (
-            (record, delivery, (file.path, generation, number, index))
-            for record, number, index in placed_records(stream, content, file.path)
-        )
-        yield Part(records, rest)
+        yield Part(records(content), rest)
+
+
+def _singles(
+    stream: Stream, file: SourceFile, generation: int, content: BinaryIO, delivery: Delivery
+) -> Iterator[Delivered]:
+    return (
+        (record, delivery, (file.path, generation, number, index))
+        for record, number, index in placed_records(stream, content, file.path)
+    )
 
 
 def _rest_of(stream: Stream, reason: str) -> Record:
-    return damaged(b"", DamageError(reason, None), format=stream.source.format)
+    return _damaged(stream, DamageError(reason, None))
+
+
+def _damaged(stream: Stream, damage: DamageError) -> Record:
+    return damaged(b"", damage, format=stream.source.format)
 
 
 def _batches(stream: Stream, content: Packed, messages: MessageReader, shapes: JsonShapes) -> Iterator[Batch] | None:

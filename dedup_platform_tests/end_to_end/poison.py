@@ -191,17 +191,19 @@ POISONS = {
         {"missing_field:u": 1},
     ),
     "nulls": Poison("avro", _nulls, {"damaged_file": 1}),
-    "dictionary": Poison("parquet", _dictionary, {"missing_field:u": 1024}),
+    "dictionary": Poison("parquet", _dictionary, {"missing_field:u": 7, "damaged_file": 1}),
     "batch": Poison(
         "protobuf", lambda path: path.write_bytes(_delimited(b"\x0a\x00" * 4_900_000)), {"missing_event_id": 4_900_000}
     ),
     "message": Poison("protobuf", _packed(_large_message), {"damaged_file": 1}, ending=".gz"),
-    "header": Poison("csv", _lines(b"u,id,at," + b"x" * 60_000 + b"\n", b"a\n", 20_000), {"malformed_record": 20_000}),
+    "header": Poison(
+        "csv", _lines(b"u,id,at," + b"x" * 60_000 + b"\n", b"a\n", 20_000), {"malformed_record": 666, "damaged_file": 1}
+    ),
     "numbers": Poison("json", _numbers, {}, events=1),
     "unpacked": Poison(
         "json",
         _packed(lambda: repeat(b"1\n" * MIB, 21)),
-        {"malformed_record": 4_285_100, "damaged_file": 1},
+        {"malformed_record": 504_129, "damaged_file": 1},
         ending=".gz",
     ),
     "line": Poison(

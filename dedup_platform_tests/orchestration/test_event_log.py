@@ -48,9 +48,7 @@ def test_its_databases_are_opened_once_and_hold_every_event(tmp_path: Path, open
             result = telling.execute_in_process(instance=instance)
             assert opened["index.db"] <= 2
             assert opened[f"{result.run_id}.db"] < 10  # it is made, too
-        told = instance.get_event_records(
-            dg.EventRecordsFilter(dg.DagsterEventType.ASSET_MATERIALIZATION, asset_key=KEY), limit=EVENTS + 1
-        )
+        told = instance.fetch_materializations(KEY, limit=EVENTS + 1).records
         assert sorted(each.partition_key or "" for each in told) == sorted(f"day {number}" for number in range(EVENTS))
         assert [each.event_log_entry.run_id for each in told] == [result.run_id] * EVENTS
         opened.clear()
