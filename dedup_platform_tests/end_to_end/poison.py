@@ -197,7 +197,9 @@ POISONS = {
     ),
     "message": Poison("protobuf", _packed(_large_message), {"damaged_file": 1}, ending=".gz"),
     "header": Poison(
-        "csv", _lines(b"u,id,at," + b"x" * 60_000 + b"\n", b"a\n", 20_000), {"malformed_record": 666, "damaged_file": 1}
+        "csv",
+        _lines(b"u,id,at," + b"x" * 60_000 + b"\n", b"a\n", 20_000),
+        {"malformed_record": 666, "damaged_file": 1},
     ),
     "numbers": Poison("json", _numbers, {}, events=1),
     "unpacked": Poison(
