@@ -16,9 +16,9 @@ from dedup_platform.stream import Stream
 __all__ = ["within_limit"]
 
 RECORDS_A_PARTITION = 10
-"""Files of so many records in each partition are honest, however many partitions: what they cost is the records."""
+"""Before a record that lies in one partition more: then what a file costs is its records, however many partitions."""
 _INPUT = ("source", "source_partition")
-_ORDINAL = "_ordinal"
+_ORDINAL, _AT, _COUNT = "_ordinal", "_at", "_count"
 
 
 def within_limit(frames: Iterable[pl.DataFrame], stream: Stream) -> Iterator[pl.DataFrame]:
@@ -33,32 +33,30 @@ def within_limit(frames: Iterable[pl.DataFrame], stream: Stream) -> Iterator[pl.
     inputs = defaultdict[tuple[str, int], _Input](_Input)
     for frame in frames:
         placed = frame.select(*_INPUT, ordinal.alias(_ORDINAL))
-        firsts = placed.with_columns(_before=pl.int_range(pl.len()).over(_INPUT)).drop_nulls(_ORDINAL)
-        refused = [
-            (source, part, place)
-            for source, part, place, before in firsts.unique(
-                placed.columns, keep="first", maintain_order=True
-            ).iter_rows()
-            if not inputs[source, part].lets_in(place, before, most)
-        ]
-        yield _rejected(frame, placed, refused, stream, f"{TOO_MANY_PARTITIONS}{most}") if refused else frame
-        for source, part, count in placed.group_by(_INPUT).len().iter_rows():
+        # In the order of their first records; those of one input follow one another.
+        groups = placed.with_row_index(_AT).group_by(placed.columns, maintain_order=True)
+        refused, begins = [], dict[tuple[str, int], int]()
+        for source, part, place, at, count in groups.agg(pl.col(_AT).first(), pl.len().alias(_COUNT)).iter_rows():
+            begin = begins.setdefault((source, part), at - inputs[source, part].records)
+            if place is not None and not inputs[source, part].lets_in(place, at - begin, most):
+                refused.append((source, part, place))
             inputs[source, part].records += count
+        yield _rejected(frame, placed, refused, stream, f"{TOO_MANY_PARTITIONS}{most}") if refused else frame
 
 
 @dataclass
 class _Input:
-    """What was seen of a file or a topic partition in the frames before."""
+    """What was seen of a file or a topic partition."""
 
     records: int = 0
     partitions: set[int] = field(default_factory=set)
     is_full: bool = False
 
     def lets_in(self, partition: int, before: int, most: int) -> bool:
-        """Whether records of this partition stay, the first of which comes after `before` others of the frame."""
+        """Whether records of this partition stay, the first of which comes after `before` others of the input."""
         if partition in self.partitions:
             return True
-        self.is_full |= len(self.partitions) >= max(most, (self.records + before) // RECORDS_A_PARTITION)
+        self.is_full |= len(self.partitions) >= max(most, before // RECORDS_A_PARTITION)
         if not self.is_full:
             self.partitions.add(partition)
         return not self.is_full

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -15,7 +16,7 @@ from dedup_platform.sources.repeated import Repeated, Runs, Values, repeated_eac
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
 
-__all__ = ["Coordinate", "Delivered", "Input", "Part", "RawBatches", "RecordChunk", "size_of"]
+__all__ = ["Coordinate", "Delivered", "Input", "Part", "RawBatches", "RecordChunk", "number_after", "size_of"]
 
 RECORD_BYTES = 16
 
@@ -42,10 +43,20 @@ class RecordChunk:
     offsets: Values[int]
     indexes: Values[int]
 
+    @cached_property
+    def payload_bytes(self) -> int:
+        """The size of all payloads."""
+        return _bytes_in(self.payloads)
+
+    @cached_property
+    def context_length(self) -> int:
+        """The length of all payload_contexts."""
+        return _length_of(self.contexts)
+
     @property
     def size(self) -> int:
         """What its records count for: see `size_of`."""
-        return _bytes_in(self.payloads) + _length_of(self.contexts) + RECORD_BYTES * len(self.contents)
+        return self.payload_bytes + self.context_length + RECORD_BYTES * len(self.contents)
 
     def singles(self) -> Iterator[Delivered]:
         """The records one by one; one whose content raises what nobody foresaw is rejected for that."""
@@ -108,6 +119,11 @@ def size_of(delivered: Delivered) -> int:
     return len(payload or b"") + len(context) + RECORD_BYTES
 
 
+def number_after(each: Delivered | RecordChunk, number: int) -> int:
+    """The number in its file that follows these records; `number` is the one that they begin by."""
+    return number + len(each.contents) if isinstance(each, RecordChunk) else each[2][2] + 1
+
+
 class RawBatches:
     """Decodes the records of a stream into frames with the columns of its `raw_events`."""
 
@@ -125,7 +141,7 @@ class RawBatches:
         batch: list[RecordChunk] = []
         singles: list[Delivered] = []
         for each in delivered:
-            length = _length_of(each.contexts) if isinstance(each, RecordChunk) else len(each[0][2])
+            length = each.context_length if isinstance(each, RecordChunk) else len(each[0][2])
             if size >= MAX_BYTES or rows >= MAX_ROWS or (rows and told + length > MAX_CONTEXT_BYTES):
                 yield from self._frames(batch, singles)
                 batch, singles, rows, size, told = [], [], 0, 0, 0
@@ -136,7 +152,7 @@ class RawBatches:
                     singles = []
                 batch.append(each)
                 rows += len(each.payloads)
-                size += _bytes_in(each.payloads)
+                size += each.payload_bytes
             else:
                 singles.append(each)
                 rows += 1

@@ -21,7 +21,7 @@ from dedup_platform import schemas
 from dedup_platform.errors import SourceChangedError, SourceError
 from dedup_platform.escapes import one_line
 from dedup_platform.sources.allowance import within_allowance
-from dedup_platform.sources.batches import Delivered, Input, Part, RawBatches, RecordChunk
+from dedup_platform.sources.batches import Delivered, Input, Part, RawBatches, RecordChunk, number_after
 from dedup_platform.sources.compression import DamageError, Packed
 from dedup_platform.sources.contents import Batch
 from dedup_platform.sources.decoding import Delivery, EventDecoder
@@ -209,6 +209,7 @@ def _delivered(
 ) -> Iterator[Delivered | RecordChunk]:
     """The records of one file; one stands for the rest if that is too much, or an error comes that nobody foresaw."""
     delivery = decoder.delivery(file.path, file.modified, stream.source.format)
+    rest = partial(_rest_of, stream, file, generation, delivery)
     following = 0
 
     def read(content: BinaryIO) -> Iterator[Delivered | RecordChunk]:
@@ -220,43 +221,28 @@ def _delivered(
         for batch in batches:
             offsets, indexes = range(begin, begin + len(batch[1])), Repeated(0, len(batch[1]))
             yield RecordChunk.of_batch(batch, delivery, file.path, generation, offsets, indexes)
-            begin += len(batch[1])
+            begin = offsets.stop
 
     with _content_of(stream, file, s3) as content:
         try:
-            for each in within_allowance(read(content), file.size, stream.files.max_unpacked_ratio):
+            for each in within_allowance(read(content), file.size, stream.files.max_unpacked_ratio, rest):
                 yield each
-                following = following + len(each.contents) if isinstance(each, RecordChunk) else each[2][2] + 1
-        except DamageError as too_much:
-            yield _damaged(stream, too_much), delivery, (file.path, generation, following, 0)
+                following = number_after(each, following)
         except UNFORESEEN as error:
             if (isinstance(error, OSError) and error.errno is not None) or is_for_lack_of_memory(error):
                 # The machine's, or of some records that are read alone then: not the file's.
                 raise
-            yield _rest_of(stream, unprocessable(error)), delivery, (file.path, generation, following, 0)
+            yield rest(following, unprocessable(error))
 
 
 def _parts(stream: Stream, file: SourceFile, generation: int, s3: S3Access, decoder: EventDecoder) -> Iterator[Part]:
     """One file, whose records are read one by one."""
     delivery = decoder.delivery(file.path, file.modified, stream.source.format)
-
-    def rest(last: Delivered | None, reason: str) -> Delivered:
-        following = last[2][2] + 1 if last else 0
-        return _rest_of(stream, reason), delivery, (file.path, generation, following, 0)
-
-    def records(content: BinaryIO) -> Iterator[Delivered]:
-        following = 0
-        singles = _singles(stream, file, generation, content, delivery)
-        try:
-            for each in within_allowance(singles, file.size, stream.files.max_unpacked_ratio):
-                assert not isinstance(each, RecordChunk)
-                yield each
-                following = each[2][2] + 1
-        except DamageError as too_much:
-            yield _damaged(stream, too_much), delivery, (file.path, generation, following, 0)
-
+    rest = partial(_rest_of, stream, file, generation, delivery)
     with _content_of(stream, file, s3) as content:
-        yield Part(records(content), rest)
+        singles = _singles(stream, file, generation, content, delivery)
+        records = within_allowance(singles, file.size, stream.files.max_unpacked_ratio, rest)
+        yield Part(records, lambda last, reason: rest(number_after(last, 0) if last else 0, reason))
 
 
 def _singles(
@@ -268,12 +254,12 @@ def _singles(
     )
 
 
-def _rest_of(stream: Stream, reason: str) -> Record:
-    return _damaged(stream, DamageError(reason, None))
-
-
-def _damaged(stream: Stream, damage: DamageError) -> Record:
-    return damaged(b"", damage, format=stream.source.format)
+def _rest_of(
+    stream: Stream, file: SourceFile, generation: int, delivery: Delivery, number: int, reason: str
+) -> Delivered:
+    """The record that stands for what follows in a file from this number on."""
+    record = damaged(b"", DamageError(reason, None), format=stream.source.format)
+    return record, delivery, (file.path, generation, number, 0)
 
 
 def _batches(stream: Stream, content: Packed, messages: MessageReader, shapes: JsonShapes) -> Iterator[Batch] | None:

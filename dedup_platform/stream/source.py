@@ -48,8 +48,8 @@ class FilesSource(Format):
     in between only those that may be new. Links that lead out of the folder are read only with `follow_links`: who
     puts files there could otherwise have us read any file that we may read. A compressed file is read up to
     `max_unpacked_ratio` times its size (and 4 MiB in any case), and the records of any file up to twice as much; what
-    follows counts as damaged. Records of a file
-    may lie in `max_partitions` partitions, or in one for every 10 of them; those in further ones are rejected.
+    follows counts as damaged. Records of a file may lie in `max_partitions` partitions, or in one for every 10 of
+    them; those in further ones are rejected.
     """
 
     kind: Annotated[Literal["files"], BeforeValidator(_known_kind)]

@@ -18,6 +18,7 @@ from dedup_platform.testing import utc
 from dedup_platform_tests.ingest.kafka.topics import Topic
 from dedup_platform_tests.sources.registries import Registry
 from dedup_platform_tests.sources.schemas import varint
+from dedup_platform_tests.sources.test_avro import record
 from dedup_platform_tests.sources.test_avro_bounds import DOUBLED, LISTS, block, header
 
 MIB = 2**20
@@ -28,6 +29,9 @@ message E { string u = 1; string id = 2; string at = 3; }
 message B { repeated E events = 1; }
 """
 BATCHES = {"schema": "e.proto", "message": "p.B", "records": "events"}
+
+NULLS = varint(64 << 1) + (varint(16 * MIB << 1) + b"\0") * 64 + b"\0"
+"""In Avro, 64 lists of 16 million nulls each."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +54,11 @@ def write_stream(folder: Path, name: str, poison: Poison) -> None:
     files = folder / name
     files.mkdir()
     (folder / "e.proto").write_text(PROTO)
-    _write_healthy(files / f"b.{poison.format}", poison)
+    _write_healthy(files / f"b.{poison.format}", poison.format)
     poison.write(files / f"a.{poison.format}{poison.ending}")
     batches = {"protobuf": BATCHES} if poison.format == "protobuf" else {}
-    said = {
-        "name": name,
-        "source": {"kind": "files", "path": f"{name}/*", "settle": "0s", "format": poison.format, **batches},
-        "fields": {"entity_id": "u", "event_id": "id", "event_time": "at"},
-        "partitions": {"granularity": poison.granularity, "start": "2026-01-01"},
-        "sessions": {"timeout": "30m"},
-    }
-    _write_yaml(folder / f"{name}.yaml", said)
+    source = {"kind": "files", "path": f"{name}/*", "settle": "0s", "format": poison.format, **batches}
+    _write_stream_file(folder, name, source, poison.granularity)
 
 
 def write_topic_stream(folder: Path, topic: Topic, registry: Registry) -> None:
@@ -71,34 +69,37 @@ def write_topic_stream(folder: Path, topic: Topic, registry: Registry) -> None:
     """
     registry.add(1, "{}", "JSON")
     registry.answers["/subjects"] = []
-    healthy, many = ([b"\0\0\0\0\1" + json.dumps({"e": [each]}).encode() for each in HEALTHY], [{"id": 1}] * 1500)
-    first, second, third = healthy
+    first, second, third, many = (
+        b"\0\0\0\0\1" + json.dumps({"e": events}).encode()
+        for events in (*([each] for each in HEALTHY), [{"id": 1}] * 1500)
+    )
     topic.produce(first)
-    topic.produce(b"\0\0\0\0\1" + json.dumps({"e": many}).encode(), key="k" * MIB)
+    topic.produce(many, key="k" * MIB)
     topic.produce(second)
     topic.produce(first, stamp=253402300800000)
     topic.produce(b"\0\xff\xff\xff\xff{}")
     topic.produce(third)
     source = {"kind": "kafka", "brokers": topic.server.brokers, "topic": topic.name, "format": "json"}
-    said = {
-        "name": "topic",
-        "source": source | {"json": {"records": "e"}, "registry": {"url": registry.url}},
-        "fields": {"entity_id": "u", "event_id": "id", "event_time": "at", "arrival_time": "at"},
-        "partitions": {"granularity": "day", "start": "2026-01-01"},
-        "sessions": {"timeout": "30m"},
-    }
-    _write_yaml(folder / "topic.yaml", said)
+    read = {"json": {"records": "e"}, "registry": {"url": registry.url}}
+    _write_stream_file(folder, "topic", source | read, "day", arrival_time="at")
 
 
 OF_TOPIC = {"unreadable_arrival_time": 1500, "unknown_schema": 1, None: len(HEALTHY) + 1}
 
 
-def _write_yaml(path: Path, said: Mapping[str, Any]) -> None:
-    path.write_text(yaml.safe_dump(said, sort_keys=False))
+def _write_stream_file(folder: Path, name: str, source: Mapping[str, Any], granularity: str, **fields: str) -> None:
+    said = {
+        "name": name,
+        "source": source,
+        "fields": {"entity_id": "u", "event_id": "id", "event_time": "at", **fields},
+        "partitions": {"granularity": granularity, "start": "2026-01-01"},
+        "sessions": {"timeout": "30m"},
+    }
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(said, sort_keys=False))
 
 
-def _write_healthy(path: Path, poison: Poison) -> None:
-    match poison.format:
+def _write_healthy(path: Path, file_format: str) -> None:
+    match file_format:
         case "json":
             path.write_text("".join(json.dumps(each) + "\n" for each in HEALTHY))
         case "csv":
@@ -125,18 +126,8 @@ def _delimited(message: bytes) -> bytes:
     return varint(len(message)) + message
 
 
-def _record(kind: Any) -> dict[str, Any]:
-    return {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
-
-
 def _avro(kind: Any, count: int, content: bytes) -> Callable[[Path], object]:
-    return lambda path: path.write_bytes(header(_record(kind)) + block(count, content))
-
-
-def _nulls(path: Path) -> None:
-    lists = 64
-    inner = varint(16 * MIB << 1) + b"\0"
-    path.write_bytes(header(_record(LISTS)) + block(1, varint(lists << 1) + inner * lists + b"\0"))
+    return lambda path: path.write_bytes(header(record({"name": "a", "type": kind})) + block(count, content))
 
 
 def _dictionary(path: Path) -> None:
@@ -190,7 +181,7 @@ POISONS = {
         _avro({"type": "bytes", "logicalType": "decimal", "precision": 10**9 + 1, "scale": 10**9}, 1, b"\2\1"),
         {"missing_field:u": 1},
     ),
-    "nulls": Poison("avro", _nulls, {"damaged_file": 1}),
+    "nulls": Poison("avro", _avro(LISTS, 1, NULLS), {"damaged_file": 1}),
     "dictionary": Poison("parquet", _dictionary, {"missing_field:u": 7, "damaged_file": 1}),
     "batch": Poison(
         "protobuf", lambda path: path.write_bytes(_delimited(b"\x0a\x00" * 4_900_000)), {"missing_event_id": 4_900_000}
