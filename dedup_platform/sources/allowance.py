@@ -42,7 +42,7 @@ def within_allowance(
                 yield rest(following, reason)
                 return
             yield part
-            following = number_after(part, following)
+            following = number_after(part)
 
 
 def _sized(each: Delivered | RecordChunk, left: int) -> Iterator[tuple[Delivered | RecordChunk, int]]:

@@ -119,9 +119,11 @@ def size_of(delivered: Delivered) -> int:
     return len(payload or b"") + len(context) + RECORD_BYTES
 
 
-def number_after(each: Delivered | RecordChunk, number: int) -> int:
-    """The number in its file that follows these records; `number` is the one that they begin by."""
-    return number + len(each.contents) if isinstance(each, RecordChunk) else each[2][2] + 1
+def number_after(each: Delivered | RecordChunk) -> int:
+    """The number in its file that follows that of these records."""
+    if not isinstance(each, RecordChunk):
+        return each[2][2] + 1
+    return (each.offsets.value if isinstance(each.offsets, Repeated) else each.offsets[-1]) + 1
 
 
 class RawBatches:

@@ -7,7 +7,7 @@ records are numbered from its start, and it streams through in bounded memory.
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from heapq import heappop, heappush
@@ -34,7 +34,7 @@ from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.s3.access import S3Access
 from dedup_platform.sources.text.csv_lines import csv_batches
 from dedup_platform.sources.text.csv_records import csv_records
-from dedup_platform.sources.text.json_documents import Placed, json_events
+from dedup_platform.sources.text.json_documents import Placed, PlacedBatch, json_event_batches, json_events
 from dedup_platform.sources.text.json_lines import json_batches
 from dedup_platform.sources.text.json_records import json_records
 from dedup_platform.sources.text.json_shapes import JsonShapes
@@ -217,17 +217,14 @@ def _delivered(
         if batches is None:
             yield from _singles(stream, file, generation, content, delivery)
             return
-        begin = 0
-        for batch in batches:
-            offsets, indexes = range(begin, begin + len(batch[1])), Repeated(0, len(batch[1]))
+        for batch, offsets, indexes in batches:
             yield RecordChunk.of_batch(batch, delivery, file.path, generation, offsets, indexes)
-            begin = offsets.stop
 
     with _content_of(stream, file, s3) as content:
         try:
             for each in within_allowance(read(content), file.size, stream.files.max_unpacked_ratio, rest):
                 yield each
-                following = number_after(each, following)
+                following = number_after(each)
         except UNFORESEEN as error:
             if (isinstance(error, OSError) and error.errno is not None) or is_for_lack_of_memory(error):
                 # The machine's, or of some records that are read alone then: not the file's.
@@ -242,7 +239,7 @@ def _parts(stream: Stream, file: SourceFile, generation: int, s3: S3Access, deco
     with _content_of(stream, file, s3) as content:
         singles = _singles(stream, file, generation, content, delivery)
         records = within_allowance(singles, file.size, stream.files.max_unpacked_ratio, rest)
-        yield Part(records, lambda last, reason: rest(number_after(last, 0) if last else 0, reason))
+        yield Part(records, lambda last, reason: rest(number_after(last) if last else 0, reason))
 
 
 def _singles(
@@ -262,10 +259,28 @@ def _rest_of(
     return record, delivery, (file.path, generation, number, 0)
 
 
-def _batches(stream: Stream, content: Packed, messages: MessageReader, shapes: JsonShapes) -> Iterator[Batch] | None:
-    """The records of one file, those together that were read together; None where they are read one by one."""
-    if stream.source.explode:
-        return None
+def _batches(
+    stream: Stream, content: Packed, messages: MessageReader, shapes: JsonShapes
+) -> Iterable[PlacedBatch] | None:
+    """The records of one file with their numbers and places, those together that were read together.
+
+    None where they are read one by one.
+    """
+    source = stream.source
+    if source.list_steps is None:
+        return _numbered(_undivided_batches(stream, content, messages, shapes))
+    return json_event_batches(content.unpacked(), source.list_steps, shapes) if source.format == "json" else None
+
+
+def _numbered(batches: Iterable[Batch]) -> Iterator[PlacedBatch]:
+    begin = 0
+    for batch in batches:
+        numbers = range(begin, begin + len(batch[1]))
+        yield batch, numbers, Repeated(0, len(numbers))
+        begin = numbers.stop
+
+
+def _undivided_batches(stream: Stream, content: Packed, messages: MessageReader, shapes: JsonShapes) -> Iterator[Batch]:
     match stream.source.format:
         case "parquet":
             return parquet_batches(content)

@@ -13,7 +13,7 @@ from dedup_platform.stream.format import Registry
 from dedup_platform.stream.points import Points
 from dedup_platform.stream.s3_path import SCHEME
 from dedup_platform.stream.source import Brokers, Topic
-from dedup_platform.stream.values import Part, TableColumn, Text, origin_of
+from dedup_platform.stream.values import Part, PathText, TableColumn, Text, origin_of
 
 __all__ = ["CustomSink", "FilesSink", "KafkaSink", "PostgresSink", "Publish", "Sink"]
 
@@ -151,7 +151,7 @@ class FilesSink(_Copy):
     """
 
     kind: Literal["files"]
-    path: Annotated[Text, AfterValidator(_folder_or_prefix)]
+    path: Annotated[PathText, AfterValidator(_folder_or_prefix)]
     format: Literal["json", "csv", "parquet"] = "json"
     _origin: Path = PrivateAttr(default_factory=Path.cwd)
 

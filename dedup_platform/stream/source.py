@@ -11,7 +11,17 @@ from pydantic_core import PydanticCustomError
 
 from dedup_platform.stream.format import Format
 from dedup_platform.stream.s3_path import SCHEME, S3Path
-from dedup_platform.stream.values import Count, Duration, FieldName, Part, PositiveDuration, Size, Text, origin_of
+from dedup_platform.stream.values import (
+    Count,
+    Duration,
+    FieldName,
+    Part,
+    PathText,
+    PositiveDuration,
+    Size,
+    Text,
+    origin_of,
+)
 
 __all__ = ["MAX_PARTITIONS", "MAX_UNPACKED_RATIO", "Brokers", "FilesSource", "KafkaSource", "Lane", "Source", "Topic"]
 
@@ -53,7 +63,7 @@ class FilesSource(Format):
     """
 
     kind: Annotated[Literal["files"], BeforeValidator(_known_kind)]
-    path: Annotated[FieldName, AfterValidator(_glob)]
+    path: Annotated[PathText, AfterValidator(_glob)]
     settle: Duration = timedelta(seconds=2)
     relist: Duration = _RELIST
     max_batch_files: Annotated[Count, Field(ge=1)] = 1000

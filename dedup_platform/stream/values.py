@@ -33,6 +33,7 @@ __all__ = [
     "FieldName",
     "FieldNames",
     "Part",
+    "PathText",
     "PositiveDuration",
     "Problem",
     "Size",
@@ -221,6 +222,12 @@ def _field_name(value: str) -> str:
     return value
 
 
+def _path(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("has a NUL character, which no path may have")
+    return value
+
+
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         raise ValueError("names one field twice")
@@ -243,6 +250,7 @@ def _duration_text(value: timedelta) -> str:
 
 
 Text = Annotated[str, Strict()]
+PathText = Annotated[Text, AfterValidator(_path)]
 Count = Annotated[int, Strict()]
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(_duration_text, when_used="json")]
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]

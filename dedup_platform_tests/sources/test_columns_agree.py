@@ -14,7 +14,7 @@ import pytest
 from dedup_platform.planning.moments import microseconds
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.field_values import field_reader
-from dedup_platform.sources.files import SourceFile, list_files, read_group, records_of
+from dedup_platform.sources.files import SourceFile, files_of_group, list_files, read_group
 from dedup_platform.sources.text import csv_lines, json_layouts, json_shapes, lines
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream
@@ -102,6 +102,23 @@ def test_json_lines(said: str, block_bytes: int, tmp_path: Path, thorough: bool)
         assert_same_rows(stream, tmp_path / PATH, stored(random, content))
 
 
+def test_json_lists(said: str, block_bytes: int, tmp_path: Path, thorough: bool) -> None:
+    source = {"kind": "files", "path": f"{tmp_path}/*/*", "format": "json", "settle": "0s", "explode": "in.events"}
+    stream = click_stream("json", source=source, **STREAMS[said])
+    for seed in range(75 if thorough else 3):
+        random = Random(f"{said} {seed} {block_bytes}")
+        records = json_file(random, 120, share_of_odd=random.choice([0.0, 0.01, 0.1, 0.9])).splitlines()
+        assert_same_rows(stream, tmp_path / PATH, stored(random, b"\n".join(json_documents(random, records))))
+
+
+def json_documents(random: Random, records: list[bytes]) -> Iterator[bytes]:
+    """Some hold many of the records, some none, each record in a line of its own or not."""
+    while records:
+        some, records = records[: (most := random.choice([0, 1, 3, 40]))], records[most:]
+        yield random.choice([b'{"in": {"events": [%b]}}', b'{"in": {"events": [\n%b]}\n}']) % b",".join(some)
+        yield random.choice([b"", b"", b"3", b'{"in": []}'])
+
+
 def test_records_of_more_than_32_shapes_are_read_alone() -> None:
     # Quotes do not tell of strings with escapes.
     count = 40 * json_shapes._FEW
@@ -132,6 +149,14 @@ def test_csv(said: str, block_bytes: int, tmp_path: Path, thorough: bool) -> Non
         assert_same_rows(stream, tmp_path / PATH, stored(random, content))
 
 
+@pytest.mark.parametrize("width", [200, 201])
+def test_csv_of_many_columns(width: int, tmp_path: Path) -> None:
+    stream = click_stream("csv", tmp_path, path="*/*", **CSV_STREAMS["a hash of all"])
+    header = ["user", "at", *map(str, range(width - 2))]
+    lines = [["u", "2024-03-01T11:00:00Z", *map(str, range(begin, begin + width - 2))] for begin in range(3)]
+    assert_same_rows(stream, tmp_path / PATH, "\n".join(map(",".join, [header, *lines])).encode())
+
+
 def stored(random: Random, content: bytes) -> bytes:
     """A file's content as it is, or cut off in the middle of what it was packed into."""
     packed = gzip.compress(content, 1)
@@ -152,17 +177,15 @@ def assert_same_rows(stream: Stream, path: Path, content: bytes) -> None:
 
 def rows_one_by_one(stream: Stream, file: SourceFile) -> Iterator[dict[str, Any]]:
     decoder = EventDecoder(stream)
-    delivery = decoder.delivery(file.path, file.modified, stream.source.format)
     names = ("entity_id", "event_id", "event_time", "arrival_time", *stream.attributes, "rejection_reason")
-    for number, (payload, content, context) in enumerate(records_of(stream, file)):
+    places = ("source", "source_partition", "source_offset", "source_index")
+    [whole] = files_of_group(stream, [[(file, 3)]], 0)
+    for (payload, content, context), delivery, coordinate in (each for part in whole.parts() for each in part.records):
         yield {
             **dict(zip(names, decoder.decode(content, delivery), strict=True)),
             "payload": payload,
             "payload_context": context,
-            "source": file.path,
-            "source_partition": 3,
-            "source_offset": number,
-            "source_index": 0,
+            **dict(zip(places, coordinate, strict=True)),
         }
 
 

@@ -330,6 +330,7 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
         ("format: csv", "format: csv\n  json: {records: a}", "2: source: json is for the format json, not for csv"),
         ("format: csv", "format: cvs", "5: source.format: must be 'csv', 'json', 'parquet', 'avro' or 'protobuf' (got"),
         ("events/2026-*/part-?.csv", "gs://b/*", "4: source.path: must be a local path, absolute or relative to the s"),
+        ("events/2026-*/part-?.csv", '"ev\\0nts/*"', "4: source.path: has a NUL character, which no path may have"),
         ("events/2026-*/part-?.csv", "events/", "4: source.path: names no files; write a pattern like events/*.csv.g"),
         ("512MB", "512mb", "8: source.max_batch_bytes: is no size; write bytes, or a whole number and a unit (B, KB, "),
         ("512MB", "0", "8: source.max_batch_bytes: is no size"),

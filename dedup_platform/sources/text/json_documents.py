@@ -1,31 +1,44 @@
 """JSON files that hold lists of events: a document a line, a document over many lines, or one list that is the file.
 
 A list is taken apart as it is read: each event keeps the very bytes that came, one that is broken harms no other, and
-no more than one of them is in memory, however long the file is.
+no more than one of them is in memory, however long the file is; or some megabytes of them, that are read together.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import polars as pl
+
+from dedup_platform.sources.contents import Batch, listed
+from dedup_platform.sources.frame_sizes import rows_of
 from dedup_platform.sources.records import (
     MALFORMED_RECORD,
     MAX_RECORD_BYTES,
+    Fields,
     Record,
     bounded,
     context_text,
     damaged,
+    oversized,
     undivided,
 )
+from dedup_platform.sources.repeated import Values
+from dedup_platform.sources.text.json_lines import JsonContents
 from dedup_platform.sources.text.json_records import json_content
 from dedup_platform.sources.text.json_scanner import BrokenTextError, JsonScanner
+from dedup_platform.sources.text.json_shapes import JsonShapes
 
-__all__ = ["Placed", "json_events"]
+__all__ = ["Placed", "PlacedBatch", "json_event_batches", "json_events"]
 
 Placed = tuple[Record, int, int]
 """A record, the number of its document in the file, and its place in the document's list."""
+PlacedBatch = tuple[Batch, Sequence[int], Values[int]]
+"""Records that were read together, with the numbers of what they were in, and their places in that."""
 
 _FACTS = {"format": "json"}
 _CONTEXT = context_text(**_FACTS)
 _REST = context_text(**_FACTS, rest=True)
+_UNREAD: Fields = {}
+_BATCH_BYTES = 4 * 2**20
 
 
 def json_events(chunks: Iterator[bytes], steps: Sequence[str]) -> Iterator[Placed]:
@@ -34,13 +47,49 @@ def json_events(chunks: Iterator[bytes], steps: Sequence[str]) -> Iterator[Place
     A document without such a list is one rejected record. So is a line that is no JSON, and all that follows the place
     where a document of many lines breaks off: nobody can tell where an event begins there.
     """
+    return _events(chunks, steps, lambda event: bounded(event, json_content, _CONTEXT, _FACTS))
+
+
+def json_event_batches(chunks: Iterator[bytes], steps: Sequence[str], shapes: JsonShapes) -> Iterator[PlacedBatch]:
+    """The same records, those together that follow one another; `shapes` are those of their stream."""
+    waiting: list[Placed] = []
+    size, rows = 0, rows_of(len(_CONTEXT))
+    for placed in _events(chunks, steps, _unread):
+        (payload, content, _), number, index = record, *_ = placed
+        is_unread = content is _UNREAD
+        if waiting and not (is_unread and size < _BATCH_BYTES and len(waiting) < rows):
+            yield _together(waiting, shapes)
+            waiting, size = [], 0
+        if is_unread:
+            waiting.append(placed)
+            size += len(payload)
+        else:
+            yield listed([record]), [number], [index]
+    if waiting:
+        yield _together(waiting, shapes)
+
+
+def _unread(event: bytes) -> Record:
+    if len(event) > MAX_RECORD_BYTES:
+        return oversized(event, **_FACTS)
+    return event, _UNREAD, _CONTEXT
+
+
+def _together(events: Sequence[Placed], shapes: JsonShapes) -> PlacedBatch:
+    records, numbers, indexes = zip(*events, strict=True)
+    payloads = pl.Series([payload for payload, _, _ in records], dtype=pl.Binary)
+    [batch] = JsonContents(payloads, shapes).batches(_CONTEXT)
+    return batch, numbers, indexes
+
+
+def _events(chunks: Iterator[bytes], steps: Sequence[str], read: Callable[[bytes], Record]) -> Iterator[Placed]:
     text = JsonScanner(chunks)
     number = index = 0
     while text.peek():
         text.ends_of_lines = 0
         text.keep()
         try:
-            for record in _document(text, steps):
+            for record in _document(text, steps, read):
                 yield record, number, index
                 index += 1
         except BrokenTextError:
@@ -54,7 +103,7 @@ def json_events(chunks: Iterator[bytes], steps: Sequence[str]) -> Iterator[Place
         yield damaged(text.kept, text.damage, **_FACTS), number, index
 
 
-def _document(text: JsonScanner, steps: Sequence[str]) -> Iterator[Record]:
+def _document(text: JsonScanner, steps: Sequence[str], read: Callable[[bytes], Record]) -> Iterator[Record]:
     depth, is_there = _enter(text, steps)
     if not is_there:
         text.pass_brackets(depth)
@@ -62,7 +111,7 @@ def _document(text: JsonScanner, steps: Sequence[str]) -> Iterator[Record]:
         return
     for event in text.elements():
         text.ends_of_lines += b"\n" in event
-        yield bounded(event, json_content, _CONTEXT, _FACTS)
+        yield read(event)
     for step in reversed(steps):
         if text.to_member(step):
             raise BrokenTextError  # the name stands twice
