@@ -16,7 +16,8 @@ from dedup_platform.errors import DedupPlatformError
 from dedup_platform.orchestration.embedded import make_dagster_home
 from dedup_platform.processes import with_parent
 from dedup_platform.settings import ENV_PREFIX, Settings, load_settings
-from dedup_platform.spark.connect_server import DEFAULT_PORT, ConnectServer, connect_server
+from dedup_platform.spark import CONNECT_PORT
+from dedup_platform.spark.connect_server import ConnectServer, connect_server
 
 SECONDS_TO_END = 60
 SECONDS_BETWEEN_STARTS = 5
@@ -89,7 +90,7 @@ def _say(text: str) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m dedup_platform.dev", description=__doc__)
     parser.add_argument("--port", type=int, default=3000, help="of Dagster's UI")
-    parser.add_argument("--spark-port", type=int, default=DEFAULT_PORT, help="of the Spark Connect server")
+    parser.add_argument("--spark-port", type=int, default=CONNECT_PORT, help="of the Spark Connect server")
     return parser.parse_args()
 
 

@@ -1,10 +1,17 @@
-"""The tables of a stream: names, columns and partition times. Data only; `lakehouse` writes them."""
+"""The tables of a stream: names, columns and partition times. Data only; `lakehouse` writes them.
+
+Their names are loaded without what streams are read with: the command line's help tells them.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
-from dedup_platform.stream import Aggregate, Stream, decimal_of
+if TYPE_CHECKING:
+    from dedup_platform.stream import Aggregate, Stream
 
 RAW_EVENTS = "raw_events"
 DUPLICATE_EVENTS = "duplicate_events"
@@ -15,6 +22,8 @@ EVENT_CHANGES = "event_changes"
 SESSION_CHANGES = "session_changes"
 SESSION_ALIASES = "session_aliases"
 AUDIT = "audit"
+REJECTED_EVENTS = "rejected_events"
+"""Those rows of `raw_events` that are rejected, where they are named like a table."""
 
 INPUT_OF = {DEDUPLICATED_EVENTS: RAW_EVENTS, SESSION_FRAGMENTS: DEDUPLICATED_EVENTS, SESSIONS: SESSION_FRAGMENTS}
 """Each planned table and the table that it is built from, in the order of building. `duplicate_events` is written with
@@ -31,6 +40,8 @@ FEED_OF = {DEDUPLICATED_EVENTS: EVENT_CHANGES, SESSIONS: SESSION_CHANGES}
 FOLLOWED = {feed: table for table, feed in FEED_OF.items()}
 FOLLOWER_OF = FEED_OF | {SESSION_CHANGES: SESSION_ALIASES}
 """Each table that another one is kept up to date with, and that one: feeds, and what is made of a feed."""
+EXPORTED = (*ALL, *FOLLOWER_OF.values(), AUDIT, REJECTED_EVENTS)
+"""What can be written to a file."""
 
 COORDINATES = ("source", "source_partition", "source_offset", "source_index")
 ARRIVAL_ORDER = ("arrival_time", *COORDINATES)
@@ -62,7 +73,7 @@ class Column:
     """A column: its name and its type in Spark's short form (`long`, `decimal(38,2)`); a struct holds columns."""
 
     name: str
-    type: str | tuple["Column", ...]
+    type: str | tuple[Column, ...]
 
 
 COORDINATE_COLUMNS = (
@@ -228,6 +239,8 @@ def told_names(stream: Stream, feed: str) -> dict[str, str]:
 
 def aggregate_type(stream: Stream, aggregate: Aggregate) -> str:
     """The type of an aggregate's column. Sums are decimals, so that they do not depend on the order (rule 7)."""
+    from dedup_platform.stream import decimal_of
+
     attribute = stream.attributes[aggregate.attribute].type
     if aggregate.function == "count":
         return "long"
@@ -243,6 +256,8 @@ def large_sums(stream: Stream) -> dict[str, Decimal]:
     What reaches or passes it, or its negative, has overflowed: null in `sessions`, and in `session_fragments`
     that number itself, so that whoever joins fragments knows.
     """
+    from dedup_platform.stream import decimal_of
+
     found = {}
     for name, aggregate in stream.aggregates.items():
         precision, scale = decimal_of(stream.attributes[aggregate.attribute].type) or (0, 0)

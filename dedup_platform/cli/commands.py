@@ -1,36 +1,29 @@
 """The commands of every stream, and how the command line is run."""
 
+from __future__ import annotations
+
 import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dedup_platform import tables
-from dedup_platform.cli import explain, output, rejected, sinks, sources, values
-from dedup_platform.cli.deployment import (
-    Deployment,
-    JsonOption,
-    Outcome,
-    StreamArgument,
-    StreamsOption,
-    err,
-    ordinals,
-    out,
-)
+from dedup_platform.cli import explain, rejected, sinks, sources, values
+from dedup_platform.cli.console import err, out
+from dedup_platform.cli.deployment import Deployment, Outcome, ordinals
 from dedup_platform.cli.exits import NOT_EQUAL
-from dedup_platform.cli.export import EXPORTED, STDOUT, WRITERS, export as write_rows
+from dedup_platform.cli.options import JsonOption, StreamArgument, StreamsOption
 from dedup_platform.cli.process import ON_INTERRUPT, run_to_its_end
 from dedup_platform.cli.publish import publish
-from dedup_platform.cli.sample import tell_sample
-from dedup_platform.maintenance.upkeep import Upkeep
 from dedup_platform.orchestration.progress import shown, shown_together
-from dedup_platform.replay.rejected import REJECTED_EVENTS
-from dedup_platform.settings import load_settings
-from dedup_platform.spark import connect_server
-from dedup_platform.stream import Stream
+from dedup_platform.spark import CONNECT_PORT
+
+if TYPE_CHECKING:
+    from dedup_platform.maintenance.upkeep import Upkeep
+    from dedup_platform.stream import Stream
 
 HELP = """Deduplicated events and sessions with stable ids, in Apache Iceberg, kept right while events arrive late.
 
@@ -87,6 +80,8 @@ def check(
     """Validate the stream files, also against tables that exist; or show a sample, field by field."""
     deployment = Deployment.of(streams)
     if sample:
+        from dedup_platform.cli.sample import tell_sample
+
         tell_sample(deployment, sample, stream, as_json)
     elif stream:
         raise typer.BadParameter("--stream is for --sample; without it all stream files are checked")
@@ -132,6 +127,8 @@ def plan(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         values.print_json([values.plan_value(stream, each) for stream, each in plans])
     elif plans or not outcome.failures:
+        from dedup_platform.cli import output
+
         output.print_plans(out, plans)
     outcome.end()
 
@@ -145,7 +142,7 @@ def status(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
 @app.command()
 def export(
     stream: StreamArgument,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help=", ".join(EXPORTED))],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help=", ".join(tables.EXPORTED))],
     to: Annotated[
         Path, typer.Option("--to", metavar="FILE", help="A .csv or .parquet file; - is csv to standard output.")
     ],
@@ -155,8 +152,10 @@ def export(
     ] = False,
 ) -> None:
     """Write a table's current rows to a file."""
-    if table not in EXPORTED:
-        raise typer.BadParameter(f"{table!r} is no table; tables: {', '.join(EXPORTED)}")
+    from dedup_platform.cli.export import STDOUT, WRITERS, export as write_rows
+
+    if table not in tables.EXPORTED:
+        raise typer.BadParameter(f"{table!r} is no table; tables: {', '.join(tables.EXPORTED)}")
     if to != STDOUT and to.suffix not in WRITERS:
         raise typer.BadParameter(f"{to}: must end in {' or '.join(WRITERS)}, or be - for csv on standard output")
     if safe_csv and to != STDOUT and to.suffix != ".csv":
@@ -164,7 +163,7 @@ def export(
     deployment = Deployment.of(streams)
     deployment.chosen(stream)
     platform = deployment.platform()
-    expected = platform.rejected.count(stream) if table == REJECTED_EVENTS else platform.rows(stream, table)
+    expected = platform.rejected.count(stream) if table == tables.REJECTED_EVENTS else platform.rows(stream, table)
     with shown(err, f"{stream}.{table}", expected) as listener:
         rows = write_rows(platform, stream, table, to, listener.done, safe_csv)
         listener.say(f"{rows:,} rows of {stream}.{table} written to {to if to != STDOUT else 'standard output'}")
@@ -214,6 +213,8 @@ def maintain(
     if as_json:
         values.print_json({name: [asdict(table) for table in found] for name, found in outcome.done.items()})
     else:
+        from dedup_platform.cli import output
+
         output.print_upkeep(out, outcome.done)
     outcome.end()
 
@@ -267,6 +268,7 @@ def demo(
 ) -> None:
     """Generate a click stream with known truth, run it, print found against truth, then repair after a late file."""
     from dedup_platform.cli.demo import rehearse
+    from dedup_platform.settings import load_settings
 
     if not rehearse(load_settings(), events, out, err):
         raise typer.Exit(NOT_EQUAL)
@@ -274,9 +276,12 @@ def demo(
 
 @app.command("connect-server")
 def run_connect_server(
-    port: Annotated[int, typer.Option("--port", help="To listen on.")] = connect_server.DEFAULT_PORT,
+    port: Annotated[int, typer.Option("--port", help="To listen on.")] = CONNECT_PORT,
 ) -> None:
     """Run a warm Spark for the runs of other processes: a Spark Connect server, until it is interrupted."""
+    from dedup_platform.settings import load_settings
+    from dedup_platform.spark import connect_server
+
     settings = load_settings()
     environment = connect_server.prepare(settings, port)
     err.print(f"DEDUP_PLATFORM_SPARK_REMOTE={connect_server.address(port)} uses this server, process {os.getpid()}")
@@ -285,6 +290,8 @@ def run_connect_server(
 
 
 def _check(deployment: Deployment, as_json: bool) -> None:
+    from dedup_platform.cli import output
+
     platform = deployment.platform()
     for each in deployment.streams.values():
         platform.lake.check(each)
@@ -304,5 +311,7 @@ def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> No
     if as_json:
         values.print_json([values.status_value(*each) for each in statuses])
     else:
+        from dedup_platform.cli import output
+
         output.print_status(out, statuses)
     outcome.end()

@@ -1,70 +1,29 @@
-"""What all commands share: where they print, the arguments that are the same for all, and the streams they work on."""
+"""What all commands share: the settings and streams that they work on, and what comes of it for each stream."""
 
-import os
+from __future__ import annotations
+
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import typer
-from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
-from rich.segment import Segment
 from rich.text import Text
 
 from dedup_platform import errors
+from dedup_platform.cli.console import err
 from dedup_platform.cli.exits import message_of
-from dedup_platform.escapes import one_line, visible
-from dedup_platform.platform import Platform
-from dedup_platform.settings import Settings, load_settings
-from dedup_platform.spark.session import spark_session
-from dedup_platform.stream import Stream, read_streams
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dedup_platform.platform import Platform
+    from dedup_platform.settings import Settings
+    from dedup_platform.stream import Stream
 
 T = TypeVar("T")
-_UNBROKEN = 1_000  # columns: what goes to a file or another program is to be found there whole, a row a line
-
-
-class _Console(Console):
-    """Prints each text on one line, and nothing that a terminal would obey, whatever comes from outside."""
-
-    def print(self, *objects: Any, **how: Any) -> None:
-        super().print(*(one_line(each) if isinstance(each, str) else each for each in objects), **how)
-
-
-class _Escaping(RenderHook):
-    """Whatever else is printed, tables and bars, passes here."""
-
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [_Escaped(each) for each in renderables]
-
-
-@dataclass(frozen=True)
-class _Escaped:
-    printed: ConsoleRenderable
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self.printed, options):
-            yield segment if segment.control else Segment(visible(segment.text), segment.style)
-
-
-def _console(stderr: bool = False) -> Console:
-    console = _Console(stderr=stderr)
-    console.push_render_hook(_Escaping())
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _UNBROKEN
-    return console
-
-
-out, err = _console(), _console(stderr=True)
-
-StreamsOption = Annotated[
-    Path | None,
-    typer.Option("--streams", metavar="PATH", help="A stream file or a folder of them; else DEDUP_PLATFORM_STREAMS."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for programs.")]
-StreamArgument = Annotated[str, typer.Argument(metavar="STREAM")]
 
 
 @dataclass(frozen=True)
@@ -91,7 +50,10 @@ class Deployment:
     broken: tuple[errors.StreamFileError, ...]
 
     @classmethod
-    def of(cls, path: Path | None) -> "Deployment":
+    def of(cls, path: Path | None) -> Deployment:
+        from dedup_platform.settings import load_settings
+        from dedup_platform.stream import read_streams
+
         settings = load_settings()
         found = path or settings.streams
         if found is None:
@@ -100,6 +62,9 @@ class Deployment:
         return cls(settings, files.streams, tuple(files.broken.values()))
 
     def platform(self) -> Platform:
+        from dedup_platform.platform import Platform
+        from dedup_platform.spark.session import spark_session
+
         return Platform(self.settings, self.streams, spark=lambda: spark_session(self.settings))
 
     def for_each(self, name: str | None, act: Callable[[Stream], T], at_once: int = 1) -> Outcome[T]:

@@ -1,22 +1,24 @@
 """Commands that tell why an event, a session or a record is as it is."""
 
+from __future__ import annotations
+
 import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dedup_platform.cli import values
-from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, err, out
-from dedup_platform.explain import ANY_ENTITY, EventAnswer, RecordAnswer, SessionAnswer
-from dedup_platform.explain.event_words import told_of_event
-from dedup_platform.explain.plain import event_value, record_value, session_value
-from dedup_platform.explain.record_words import told_of_record
-from dedup_platform.explain.sentences import COMMAND, Told, Words
-from dedup_platform.explain.session_words import told_of_session
+from dedup_platform.cli.console import err, out
+from dedup_platform.cli.deployment import Deployment
+from dedup_platform.cli.options import JsonOption, StreamArgument, StreamsOption
 from dedup_platform.orchestration.progress import shown
-from dedup_platform.stream import Stream
+
+if TYPE_CHECKING:
+    from dedup_platform.explain import EventAnswer, RecordAnswer, SessionAnswer
+    from dedup_platform.explain.sentences import Told, Words
+    from dedup_platform.stream import Stream
 
 app = typer.Typer(help="Tell why an event, a session or a record is as it is. Needs no Spark.", no_args_is_help=True)
 
@@ -44,6 +46,9 @@ def event(
     as_json: JsonOption = False,
 ) -> None:
     """Which records an event was delivered in, which one is kept, which are not and why, and its session."""
+    from dedup_platform.explain.event_words import told_of_event
+    from dedup_platform.explain.plain import event_value
+
     deployment = Deployment.of(streams)
     [chosen] = deployment.chosen(stream)
     with shown(err, f"{stream}: looking for the event", None):
@@ -63,6 +68,9 @@ def session(
     as_json: JsonOption = False,
 ) -> None:
     """The events of a session, where its id comes from, its earlier ids and its changes; what a retired id became."""
+    from dedup_platform.explain.plain import session_value
+    from dedup_platform.explain.session_words import told_of_session
+
     deployment = Deployment.of(streams)
     [chosen] = deployment.chosen(stream)
     with shown(err, f"{stream}: looking for the session", None):
@@ -83,6 +91,9 @@ def record(
     as_json: JsonOption = False,
 ) -> None:
     """Which event a delivered record is of and what was decided about it, or why it was rejected."""
+    from dedup_platform.explain.plain import record_value
+    from dedup_platform.explain.record_words import told_of_record
+
     deployment = Deployment.of(streams)
     [chosen] = deployment.chosen(stream)
     with shown(err, f"{stream}: looking for the record", None):
@@ -93,12 +104,15 @@ def record(
 
 
 def _words(deployment: Deployment, stream: Stream, answer: EventAnswer | RecordAnswer | SessionAnswer) -> Words:
+    from dedup_platform.explain.sentences import Words
     from dedup_platform.orchestration.runs_behind import runs_behind
 
     return Words(stream, runs_behind(deployment.settings, stream, answer.partitions(stream)))
 
 
 def _entity(text: str | None) -> object:
+    from dedup_platform.explain import ANY_ENTITY
+
     return ANY_ENTITY if text is None else text or None
 
 
@@ -136,6 +150,8 @@ def _lines(told: Told) -> Iterator[str]:
 
 
 def _wrapped(text: str, first: str, others: str) -> list[str]:
+    from dedup_platform.explain.sentences import COMMAND
+
     if text.startswith(COMMAND):
         return [f"{first}{text}"]
     return textwrap.wrap(

@@ -20,11 +20,9 @@ from dedup_platform import tables
 from dedup_platform.changes.reading import BEFORE_ALL, FeedReader
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.platform import Platform
-from dedup_platform.replay.rejected import COLUMNS, REJECTED_EVENTS
+from dedup_platform.replay.rejected import COLUMNS
 
 STDOUT = Path("-")
-EXPORTED = (*tables.ALL, *tables.FOLLOWER_OF.values(), tables.AUDIT, REJECTED_EVENTS)
-"""What can be written: the tables, what follows them, and the rejected records as if they were a table."""
 
 
 class _Writer(Protocol):
@@ -68,14 +66,14 @@ def export(
 
 def _scan(platform: Platform, stream: str, table: str) -> DataScan:
     definition = platform.stream(stream)
-    name = tables.RAW_EVENTS if table == REJECTED_EVENTS else table
+    name = tables.RAW_EVENTS if table == tables.REJECTED_EVENTS else table
     loaded = platform.lake.catalog.load(stream, name)
     if loaded is None:
         of_stream = (*tables.all_of(definition), *tables.followers_of(definition).values(), tables.AUDIT)
         why = "nothing was taken in yet" if name in of_stream else "the stream file has no sessions"
         raise DedupPlatformError(f"{stream}.{table} does not exist: {why}")
     scan = loaded.scan(snapshot_id=platform.lake.current(definition, name))
-    return scan.filter("event_time is null").select(*COLUMNS) if table == REJECTED_EVENTS else scan
+    return scan.filter("event_time is null").select(*COLUMNS) if table == tables.REJECTED_EVENTS else scan
 
 
 def _batches(scan: DataScan, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -1,5 +1,6 @@
 """The process of a command: how failures and interrupts end it."""
 
+import gc
 import os
 import signal
 import sys
@@ -10,12 +11,14 @@ from typing import Any
 
 from rich.text import Text
 
-from dedup_platform.cli.deployment import err
+from dedup_platform.cli.console import err
 from dedup_platform.cli.exits import INTERRUPTED, exit_code, message_of
 
 ON_INTERRUPT: list[Callable[[], None]] = []
 """What the command says of itself before its process ends, should it be interrupted."""
 _GLANCE = 0.1  # seconds
+_OBJECTS_BETWEEN_COLLECTIONS = 100_000
+"""Loading libraries makes a million objects that stay: to look through them again and again is a tenth of a start."""
 
 
 def run_to_its_end(app: Callable[[], object]) -> None:
@@ -24,6 +27,7 @@ def run_to_its_end(app: Callable[[], object]) -> None:
     The work has a thread of its own: in the main one, Spark would answer an interrupt itself, with pages of traceback.
     """
     let_children_be_ended()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     codes: list[int] = []
     worker = Thread(target=lambda: codes.append(_run(app)), daemon=True)
     worker.start()

@@ -1,14 +1,20 @@
 """The command that brings feeds and sinks up to date."""
 
-from typing import Annotated, Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dedup_platform.changes import Choice, Published
 from dedup_platform.cli import values
-from dedup_platform.cli.deployment import Deployment, JsonOption, Outcome, StreamsOption, ordinals, out
-from dedup_platform.stream import Stream
+from dedup_platform.cli.console import out
+from dedup_platform.cli.deployment import Deployment, Outcome, ordinals
+from dedup_platform.cli.options import JsonOption, StreamsOption
 from dedup_platform.tables import SESSIONS
+
+if TYPE_CHECKING:
+    from dedup_platform.changes import Choice, Published
+    from dedup_platform.stream import Stream
 
 
 def publish(
@@ -64,6 +70,8 @@ def _choice(
     deployment: Deployment, place: tuple[str | None, str | None], force: bool, named: tuple[list[str], ...]
 ) -> Choice | None:
     """The rows that `--force` is about; None without it."""
+    from dedup_platform.changes import Choice
+
     entities, partitions, sessions = named
     if not force:
         if any(named):

@@ -1,17 +1,23 @@
 """Commands about rejected records: look at them, decode them again, drop them."""
 
+from __future__ import annotations
+
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dedup_platform.cli import rejected_output, values
-from dedup_platform.cli.deployment import Deployment, JsonOption, StreamArgument, StreamsOption, err, out
+from dedup_platform.cli import values
+from dedup_platform.cli.console import err, out
+from dedup_platform.cli.deployment import Deployment
 from dedup_platform.cli.exits import REFUSED
+from dedup_platform.cli.options import JsonOption, StreamArgument, StreamsOption
 from dedup_platform.orchestration.progress import shown
-from dedup_platform.replay.rejected import Outcome
-from dedup_platform.replay.rewrite import DROPPED, Choice
-from dedup_platform.stream import Stream
+
+if TYPE_CHECKING:
+    from dedup_platform.replay.rejected import Outcome
+    from dedup_platform.replay.rewrite import Choice
+    from dedup_platform.stream import Stream
 
 app = typer.Typer(help="Look at rejected records, decode them again, drop them.", no_args_is_help=True)
 
@@ -38,11 +44,13 @@ def list_rejected(
     as_json: JsonOption = False,
 ) -> None:
     """Count rejected records by reason; where any option chooses some, list those too (20 without --limit)."""
+    from dedup_platform.cli import rejected_output
+
     deployment = Deployment.of(streams)
     deployment.chosen(stream)
     platform, choice = deployment.platform(), _choice(reason, source, since, until)
     reasons = platform.rejected.reasons(stream, choice)
-    is_chosen = limit is not None or choice != Choice()
+    is_chosen = any(each is not None for each in (reason, source, since, until, limit))
     records = platform.rejected.first(stream, choice, limit or rejected_output.RECORDS_SHOWN) if is_chosen else []
     if as_json:
         values.print_json(values.rejected_value(reasons, records))
@@ -61,6 +69,8 @@ def show_rejected(
     as_json: JsonOption = False,
 ) -> None:
     """Show one rejected record whole: its payload as text, or hexadecimal if it is none, and its context."""
+    from dedup_platform.cli import rejected_output
+
     deployment = Deployment.of(streams)
     deployment.chosen(stream)
     record = deployment.platform().rejected.record(stream, source, partition, offset, index)
@@ -102,6 +112,8 @@ def drop(
     as_json: JsonOption = False,
 ) -> None:
     """Take the payloads from rejected records, all or those chosen, for good; the records themselves stay, marked."""
+    from dedup_platform.replay.rewrite import DROPPED
+
     deployment = Deployment.of(streams)
     [chosen] = deployment.chosen(stream)
     platform, choice = deployment.platform(), _choice(reason, source, since, until)
@@ -116,6 +128,8 @@ def drop(
 
 def print_outcome(stream: Stream, outcome: Outcome, as_json: bool) -> None:
     """What became of records that were decoded again, or dropped."""
+    from dedup_platform.cli import rejected_output
+
     if as_json:
         values.print_json(values.outcome_value(stream, outcome))
     else:
@@ -123,6 +137,8 @@ def print_outcome(stream: Stream, outcome: Outcome, as_json: bool) -> None:
 
 
 def _choice(reason: str | None, source: str | None, since: datetime | None, until: datetime | None) -> Choice:
+    from dedup_platform.replay.rewrite import Choice
+
     first, end = (time.replace(tzinfo=UTC) if time else None for time in (since, until))
     return Choice(reason, source, first, end)
 

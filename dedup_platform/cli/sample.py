@@ -6,7 +6,8 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from dedup_platform.cli.deployment import Deployment, out
+from dedup_platform.cli.console import out
+from dedup_platform.cli.deployment import Deployment
 from dedup_platform.cli.output import as_given, plain_table
 from dedup_platform.cli.values import print_json
 from dedup_platform.sources.sample import Sample, SampledRecord, sampled

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from dedup_platform.cli.deployment import Deployment, StreamArgument, StreamsOption
+from dedup_platform.cli.deployment import Deployment
+from dedup_platform.cli.options import StreamArgument, StreamsOption
 
 app = typer.Typer(help="What consumers of sinks need to know.", no_args_is_help=True)
 

@@ -1,20 +1,22 @@
 """What commands give to programs, `--json`: plain values, with partitions as keys and snapshot ids as text."""
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dedup_platform.lake.points import Point
-from dedup_platform.planning.circuit_breaker import Circuit
-from dedup_platform.planning.claims import Claim
-from dedup_platform.planning.planner import TablePlan
-from dedup_platform.platform import SinkStatus, Status
-from dedup_platform.platform.claims import named
-from dedup_platform.replay.rejected import Outcome, ReasonCount, RejectedRecord
-from dedup_platform.stream import Stream
+if TYPE_CHECKING:
+    from dedup_platform.lake.points import Point
+    from dedup_platform.planning.circuit_breaker import Circuit
+    from dedup_platform.planning.claims import Claim
+    from dedup_platform.planning.planner import TablePlan
+    from dedup_platform.platform import SinkStatus, Status
+    from dedup_platform.replay.rejected import Outcome, ReasonCount, RejectedRecord
+    from dedup_platform.stream import Stream
 
 
 def print_json(value: Any) -> None:
@@ -119,6 +121,8 @@ def _point(point: Point | None) -> dict[str, Any] | None:
 
 
 def _claim(stream: Stream, claim: Claim) -> dict[str, Any]:
+    from dedup_platform.platform.claims import named
+
     times = {"since": claim.since, "expires": claim.expires, "ended": claim.ended}
     return {
         # As text: it has more digits than the numbers of most readers of JSON.

@@ -6,7 +6,6 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.platform import Platform
-from dedup_platform.replay.rejected import REJECTED_EVENTS
 from dedup_platform.stream import Stream
 
 Context = dg.AssetExecutionContext | dg.OpExecutionContext
@@ -59,7 +58,7 @@ def report_rejected(context: Context, platform: Platform, stream: Stream, snapsh
 
 
 def _key(stream: Stream) -> dg.AssetKey:
-    return dg.AssetKey([stream.name, REJECTED_EVENTS])
+    return dg.AssetKey([stream.name, tables.REJECTED_EVENTS])
 
 
 def _counts(reasons: Mapping[str, int]) -> dict[str, int]:

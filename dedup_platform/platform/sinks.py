@@ -12,7 +12,6 @@ from dedup_platform.planning.circuit_breaker import Circuit
 from dedup_platform.platform.context import Context
 from dedup_platform.platform.status import SinkStatus
 from dedup_platform.sinks import Looks, SinkState, open_sink
-from dedup_platform.sinks.encodings import schema_text
 from dedup_platform.sinks.opening import target_of
 from dedup_platform.stream import KafkaSink, Stream
 
@@ -48,7 +47,12 @@ class Sinks:
         definition = self._context.stream(stream)
         said = definition.publish.sinks[sink]
         numbers = field_numbers(self._context.lake.catalog.load(stream, said.follows))
-        return schema_text(target_of(definition, sink, numbers), said) if isinstance(said, KafkaSink) else None
+        if not isinstance(said, KafkaSink):
+            return None
+        # Loaded only by streams with such a sink, as its libraries are.
+        from dedup_platform.sinks.encodings import schema_text
+
+        return schema_text(target_of(definition, sink, numbers), said)
 
     def status(self, stream: str) -> tuple[SinkStatus, ...]:
         """How far each sink of a stream has come. Asks their stores, at once, and waits no longer than is bearable."""

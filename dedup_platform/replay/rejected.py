@@ -40,8 +40,6 @@ from dedup_platform.spark.task_limits import TaskLimits
 from dedup_platform.stream import Stream
 from dedup_platform.tables import ARRIVAL_ORDER, COORDINATES, RAW_EVENTS
 
-REJECTED_EVENTS = "rejected_events"
-"""The rows of `raw_events` that are rejected, where they are named like a table."""
 COLUMNS = ("arrival_time", "payload", "payload_context", *COORDINATES, "rejection_reason")
 """What a rejected record has, in the order of `raw_events`; the columns of events are null."""
 PREVIEW_BYTES = 80

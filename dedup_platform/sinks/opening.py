@@ -5,9 +5,6 @@ from importlib import import_module
 
 from dedup_platform.errors import SinkError
 from dedup_platform.settings import Settings
-from dedup_platform.sinks.files import FilesOfChanges
-from dedup_platform.sinks.kafka import KafkaTopic
-from dedup_platform.sinks.postgres import PostgresTable
 from dedup_platform.sinks.sink import Sink, Target
 from dedup_platform.sources.s3.access import S3Access
 from dedup_platform.stream import CustomSink, FilesSink, KafkaSink, Stream
@@ -32,10 +29,17 @@ def open_sink(stream: Stream, name: str, settings: Settings, numbers: Mapping[st
     target = target_of(stream, name, numbers)
     if isinstance(said, CustomSink):
         return _made(target, said)
+    # Loaded only by streams with such a sink, as their libraries are.
     if isinstance(said, FilesSink):
+        from dedup_platform.sinks.files import FilesOfChanges
+
         return FilesOfChanges(target, said, S3Access.of(settings))
     if isinstance(said, KafkaSink):
+        from dedup_platform.sinks.kafka import KafkaTopic
+
         return KafkaTopic(target, said, settings.kafka, settings.registry_login)
+    from dedup_platform.sinks.postgres import PostgresTable
+
     return PostgresTable(target, said, settings.postgres)
 
 

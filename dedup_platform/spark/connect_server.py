@@ -13,15 +13,13 @@ import pyspark
 from dedup_platform.errors import SettingsError, SparkServerError
 from dedup_platform.processes import with_parent
 from dedup_platform.settings import Settings
+from dedup_platform.spark import CONNECT_PORT
 from dedup_platform.spark.connect import answers
 from dedup_platform.spark.connect_token import server_conf, server_token
 from dedup_platform.spark.jars import require_jars
 from dedup_platform.spark.session import LOOPBACK, properties_file, spark_conf, use_this_python
 
-__all__ = ["DEFAULT_PORT", "ConnectServer", "address", "command", "connect_server", "prepare"]
-
-DEFAULT_PORT = 15002
-"""Spark's own."""
+__all__ = ["ConnectServer", "address", "command", "connect_server", "prepare"]
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _SPARK_HOME = Path(pyspark.__file__).parent
@@ -132,7 +130,7 @@ class ConnectServer:
 
 
 @contextmanager
-def connect_server(settings: Settings, port: int = DEFAULT_PORT) -> Iterator[ConnectServer]:
+def connect_server(settings: Settings, port: int = CONNECT_PORT) -> Iterator[ConnectServer]:
     """A server while the block runs."""
     server = ConnectServer(settings, port)
     try:

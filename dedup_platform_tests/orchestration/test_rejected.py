@@ -5,7 +5,7 @@ import os
 import dagster as dg
 
 from dedup_platform.orchestration.rejected import CHECK
-from dedup_platform.replay.rejected import REJECTED_EVENTS
+from dedup_platform.tables import REJECTED_EVENTS
 from dedup_platform_tests.orchestration.conftest import Deployment, click, numbers
 
 

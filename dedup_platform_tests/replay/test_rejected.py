@@ -8,8 +8,9 @@ from pyarrow.parquet import read_table
 from dedup_platform.cli.export import export
 from dedup_platform.errors import UnknownRecordError
 from dedup_platform.platform import Platform
-from dedup_platform.replay.rejected import PREVIEW_BYTES, REJECTED_EVENTS, ReasonCount
+from dedup_platform.replay.rejected import PREVIEW_BYTES, ReasonCount
 from dedup_platform.replay.rewrite import Choice
+from dedup_platform.tables import REJECTED_EVENTS
 from dedup_platform.testing import record, utc
 from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.replay.conftest import ARRIVED, Deployment

@@ -8,7 +8,6 @@ from typing import Any
 
 from dedup_platform.sources.listing import SourceFile, unfinished
 from dedup_platform.sources.s3.access import S3Access
-from dedup_platform.sources.s3.client import client, failures_named
 from dedup_platform.stream import S3Path
 from dedup_platform.stream.s3_path import SCHEME
 
@@ -39,6 +38,9 @@ def list_keys(access: S3Access, path: S3Path, prefix: str, start_after: str = ""
     What does not match the path, and the keys that stand for folders, are no files. Raises SourceError if the bucket
     cannot be listed to the end.
     """
+    # Loaded only by streams with objects on S3, as its library is.
+    from dedup_platform.sources.s3.client import client, failures_named
+
     segments = path.pattern.split("/")
     if segments[-1] == "**":
         segments.append("*")

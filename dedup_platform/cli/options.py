@@ -1,0 +1,15 @@
+"""The arguments that are the same for all commands."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["JsonOption", "StreamArgument", "StreamsOption"]
+
+StreamsOption = Annotated[
+    Path | None,
+    typer.Option("--streams", metavar="PATH", help="A stream file or a folder of them; else DEDUP_PLATFORM_STREAMS."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for programs.")]
+StreamArgument = Annotated[str, typer.Argument(metavar="STREAM")]
