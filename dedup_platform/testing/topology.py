@@ -55,17 +55,20 @@ class Service:
 _DATABASE = (
     "postgresql+psycopg2://${POSTGRES_USER}:${POSTGRES_PASSWORD}@${POSTGRES_HOST}:${POSTGRES_PORT}/${POSTGRES_DB}"
 )
-_PLATFORM = {
+_DAGSTER = {
     "DAGSTER_HOME": "${DATA}/dagster",
     "DEDUP_PLATFORM_HOME": "${DATA}",
     "DEDUP_PLATFORM_STREAMS": "${STREAMS}",
+    "DEDUP_PLATFORM_DAGSTER_URI": _DATABASE,
+}
+_PLATFORM = {
+    **_DAGSTER,
     "DEDUP_PLATFORM_WAREHOUSE": "s3://${S3_BUCKET}/warehouse",
     "DEDUP_PLATFORM_S3_ENDPOINT": "http://${S3_HOST}:${S3_PORT}",
     "DEDUP_PLATFORM_S3_ACCESS_KEY_ID": "${S3_ACCESS_KEY}",
     "DEDUP_PLATFORM_S3_SECRET_ACCESS_KEY": "${S3_SECRET_KEY}",
     "DEDUP_PLATFORM_CATALOG_URI": _DATABASE,
     "DEDUP_PLATFORM_CONTROL_URI": _DATABASE,
-    "DEDUP_PLATFORM_DAGSTER_URI": _DATABASE,
     "DEDUP_PLATFORM_KAFKA": '{"bootstrap.servers": "${KAFKA_HOST}:${KAFKA_SERVICES_PORT}"}',
     "DEDUP_PLATFORM_DRIVER_MEMORY": "${DRIVER_MEMORY}",
 }
@@ -124,7 +127,7 @@ SERVICES = (
             f"from urllib.request import urlopen; urlopen('http://{LOOPBACK}:${{DAGSTER_PORT}}/server_info', None, 5)",
         ),
         ports=("DAGSTER_PORT",),
-        environment=_WITH_SPARK,
+        environment=_DAGSTER,
         needs=("postgres", "s3", "kafka", "spark"),
         command=(*_WEBSERVER, "--host", "${LISTEN}", "--port", "${DAGSTER_PORT}", *_CODE),
     ),

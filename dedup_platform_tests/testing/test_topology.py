@@ -68,6 +68,25 @@ def test_memory_and_processes_are_bounded(service: Service) -> None:
     assert composed(service).keys() >= {"mem_limit", "pids_limit"}
 
 
+@each_service
+def test_file_systems_are_read_only_but_for_what_is_named(service: Service) -> None:
+    has_own_folders = service.name == "kafka"
+    assert composed(service).get("read_only", False) is not has_own_folders
+
+
+def test_each_service_has_only_the_secrets_that_it_needs() -> None:
+    secrets = ("POSTGRES_PASSWORD", "S3_SECRET_KEY", "SPARK_TOKEN")
+    has = {service.name: [each for each in secrets if f"${{{each}}}" in str(composed(service))] for service in SERVICES}
+    assert has == {
+        "postgres": ["POSTGRES_PASSWORD"],
+        "s3": ["S3_SECRET_KEY"],
+        "kafka": [],
+        "spark": [*secrets],
+        "webserver": ["POSTGRES_PASSWORD"],
+        "daemon": [*secrets],
+    }
+
+
 @pytest.mark.parametrize("image", [FROM, *(each["image"] for each in COMPOSE["services"].values())])
 def test_images_of_others_are_pinned_by_digest(image: str) -> None:
     assert image == "dedup_platform" or re.fullmatch(r"[a-z/]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}", image)
