@@ -5,12 +5,13 @@ about the message; that it does not answer is none, and fails the reading.
 """
 
 import json
-import time
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import lru_cache
 from http.client import HTTPException, HTTPResponse
+from threading import Thread
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -199,12 +200,34 @@ class SchemaRegistry:
             # Not sent on to wherever the registry redirects.
             request.add_unredirected_header("Authorization", f"Basic {b64encode(self._login.encode()).decode()}")
         try:
-            with urlopen(request, timeout=_SECONDS) as response:
-                return _read(response)
+            return _answered_in_time(lambda: _read_from(request))
         except HTTPError:
             raise
         except (HTTPException, OSError) as error:
             raise SourceError(self._url, f"the registry cannot be reached: {getattr(error, 'reason', error)}") from None
+
+
+def _answered_in_time(ask: Callable[[], bytes]) -> bytes:
+    """What is answered; TimeoutError if that takes longer, also if some of it comes all the time."""
+    told: Future[bytes] = Future()
+
+    def work() -> None:
+        try:
+            told.set_result(ask())
+        except BaseException as error:
+            told.set_exception(error)
+
+    # Of an executor the process would wait for the thread at its end.
+    Thread(target=work, daemon=True).start()
+    wait([told], _SECONDS_IN_ALL)
+    if not told.done():
+        raise TimeoutError("its answer takes too long")
+    return told.result()
+
+
+def _read_from(request: Request) -> bytes:
+    with urlopen(request, timeout=_SECONDS) as response:
+        return _read(response)
 
 
 def _is_reference(said: Any) -> bool:
@@ -217,20 +240,17 @@ def _is_reference(said: Any) -> bool:
 
 
 def _read(response: HTTPResponse | HTTPError) -> bytes:
-    """An answer; TimeoutError if it takes too long, and what is too long is cut."""
-    until = time.monotonic() + _SECONDS_IN_ALL
+    """An answer; what is too long is cut."""
     answer = bytearray()
     while (part := response.read1(2**16)) and len(answer) <= _LONGEST_ANSWER:
         answer += part
-        if time.monotonic() > until:
-            raise TimeoutError("its answer takes too long")
     return bytes(answer)
 
 
 def _told_by(error: HTTPError) -> dict[str, Any]:
     try:
         with error:
-            return _object(_read(error))
+            return _object(_answered_in_time(lambda: _read(error)))
     except (HTTPException, OSError):
         return {}
 

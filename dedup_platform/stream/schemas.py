@@ -116,9 +116,24 @@ def compiled_proto(folder: Path, name: str) -> bytes:
         return compiled.read_bytes()
 
 
-@lru_cache(256)
 def registered_messages(text: str, references: tuple[tuple[str, str], ...]) -> Sequence[Descriptor]:
     """The outermost messages of a .proto's text, which imports others by (name, text)."""
+    found = _compiled_messages(text, references)
+    if isinstance(found, ValueError):
+        raise found
+    return found
+
+
+@lru_cache(256)
+def _compiled_messages(text: str, references: tuple[tuple[str, str], ...]) -> Sequence[Descriptor] | ValueError:
+    """The same, or why there are none: that takes as long to find out."""
+    try:
+        return _messages_of(text, references)
+    except ValueError as error:
+        return error
+
+
+def _messages_of(text: str, references: tuple[tuple[str, str], ...]) -> Sequence[Descriptor]:
     with TemporaryDirectory() as folder:
         main = Path(folder, _MAIN)
         for name, imported in references:

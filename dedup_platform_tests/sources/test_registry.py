@@ -5,10 +5,12 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -33,6 +35,7 @@ SCHEMA = record(*CLICK)
 
 @pytest.fixture
 def registry() -> Iterator[Registry]:
+    registry_with.cache_clear()  # an earlier one may have had the same port
     with schema_registry() as registry:
         yield registry
 
@@ -162,6 +165,43 @@ def test_json_may_have_the_header_too(registry: Registry) -> None:
     ]
     assert contents(stream, header(5) + b"{}") == [UNKNOWN_SCHEMA]
     assert contents(stream, header(4) + b"{") == [BAD]
+
+
+def test_an_avro_schema_that_cannot_be_used_is_parsed_once(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = Mock(side_effect=ValueError("cannot be used"))
+    monkeypatch.setattr("dedup_platform.sources.avro.messages.avro_record", parse)
+    registry.add(1, json.dumps(SCHEMA))
+    reader = MessageReader(registered("avro", registry))
+    for _ in range(3):
+        [(_, content, _)] = reader.records(header(1) + datum(SCHEMA, GOOD))
+        assert content == UNKNOWN_SCHEMA
+    assert parse.call_count == 1
+
+
+def test_a_protobuf_schema_that_cannot_be_compiled_is_compiled_once(
+    registry: Registry, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.add(1, PROTO + "// broken", "PROTOBUF")
+    reader = MessageReader(registered("protobuf", registry, folder, **SINGLE))
+    compiler = Mock(side_effect=ValueError("cannot be compiled"))
+    monkeypatch.setattr("dedup_platform.stream.schemas.compiled_proto", compiler)
+    for index in range(3):
+        [(_, content, _)] = reader.records(header(1) + bytes([2, index << 1]) + b"\x0a\1u")
+        assert content == UNKNOWN_SCHEMA
+    assert compiler.call_count == 1
+
+
+@pytest.mark.parametrize(("count", "is_looked_up"), [(100, True), (101, False)])
+def test_of_indexes_there_may_be_a_hundred(
+    count: int, is_looked_up: bool, registry: Registry, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up = Mock(return_value=None)
+    monkeypatch.setattr("dedup_platform.sources.protobuf.records._message_name", look_up)
+    registry.add(1, PROTO, "PROTOBUF", [{"name": "parts/place.proto", "subject": "place", "version": 1}])
+    registry.add_version("place", PLACE)
+    indexes = bytes([count << 1 & 127 | 128, count >> 6]) + bytes(count)
+    assert contents(registered("protobuf", registry, folder, **SINGLE), header(1) + indexes) == [UNKNOWN_SCHEMA]
+    assert look_up.called == is_looked_up
 
 
 def test_protobuf_is_read_behind_its_indexes(registry: Registry, folder: Path) -> None:
@@ -329,12 +369,33 @@ class TestReferences:
         assert registry.asked == ["/schemas/ids/1"]
 
 
-def test_an_answer_that_comes_slowly_is_not_waited_for(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry.add(1, "x" * 2**20)
-    # Each look at the clock is twenty seconds later.
-    monkeypatch.setattr(time, "monotonic", count(step=20).__next__)
-    with pytest.raises(SourceError, match="the registry cannot be reached: its answer takes too long"):
-        SchemaRegistry(registry.url).schema(1)
+SLOW = {
+    "header": (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+    "interim answers": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "body": (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"x"),
+    "body of an error": (b"HTTP/1.1 500 Sorry\r\nContent-Length: 1000000\r\n\r\n", b"x"),
+}
+
+
+@pytest.mark.parametrize("part", SLOW)
+def test_an_answer_that_comes_slowly_is_not_waited_for(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dedup_platform.sources.registry._SECONDS_IN_ALL", 0.3)
+    begin, rest = SLOW[part]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(10_000)
+                connection.sendall(begin)
+                for _ in range(100):
+                    connection.sendall(rest)
+                    time.sleep(0.1)
+
+        Thread(target=answer, daemon=True).start()
+        reason = "answers 500 Sorry" if "error" in part else "cannot be reached: its answer takes too long"
+        with pytest.raises(SourceError, match=f"the registry {reason}"):
+            SchemaRegistry(f"http://127.0.0.1:{server.getsockname()[1]}").schema(1)
 
 
 def test_a_missing_reference_fails_the_reading(registry: Registry) -> None:

@@ -31,7 +31,8 @@ class AvroMessages:
     def __init__(self, avro: AvroFormat | None, registered: Callable[[int], RegisteredSchema]) -> None:
         self._schema = avro_record(avro.schema_file.content) if avro else None
         self._registered = registered
-        self._readers: dict[int | None, SchemaReader] = {}
+        self._readers: dict[int | None, SchemaReader | None] = {}
+        """By the id of a schema; None for one that cannot be used, which is as dear to find out as to read by it."""
 
     def records(self, body: bytes, facts: dict[str, Any]) -> Iterator[Record]:
         """The one record of a message."""
@@ -47,7 +48,14 @@ class AvroMessages:
         return self._reader(schema_id).contents(payloads)
 
     def _reader(self, schema_id: int | None) -> SchemaReader:
-        return self._readers.get(schema_id) or self._readers.setdefault(schema_id, self._made(schema_id))
+        if schema_id not in self._readers:
+            try:
+                self._readers[schema_id] = self._made(schema_id)
+            except RejectedError:
+                self._readers[schema_id] = None
+        if (reader := self._readers[schema_id]) is None:
+            raise RejectedError(UNKNOWN_SCHEMA)
+        return reader
 
     def _made(self, schema_id: int | None) -> SchemaReader:
         if schema_id is None:

@@ -38,6 +38,8 @@ from dedup_platform.stream.schemas import batch_field, message_type, registered_
 __all__ = ["ProtobufMessages"]
 
 _LARGEST_FIELD = 2**29 - 1
+_MOST_INDEXES = 100
+"""So deep in one another no messages are declared; each list of indexes is remembered."""
 
 
 class ProtobufMessages:
@@ -140,11 +142,13 @@ class ProtobufMessages:
 def _indexes(body: bytes) -> tuple[tuple[int, ...], int]:
     """The indexes of a message inside its schema, the outermost first, and where they end. None is the first."""
     count, at = read_varint(body, 0)
+    if not 0 <= zigzag(count) <= _MOST_INDEXES:
+        raise ValueError("there are too many indexes")
     indexes = []
     for _ in range(zigzag(count)):
         index, at = read_varint(body, at)
         indexes.append(zigzag(index))
-    if zigzag(count) < 0 or min(indexes, default=0) < 0:
+    if min(indexes, default=0) < 0:
         raise ValueError("an index is less than 0")
     return tuple(indexes) or (0,), at
 
