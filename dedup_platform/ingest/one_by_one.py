@@ -199,7 +199,7 @@ class _OneByOne:
             if row < self._plan.done:
                 continue
             some.append(self._judged(row, delivered))
-            size += len(delivered[0][0] or b"")
+            size += self._batches.held(delivered)
             if len(some) >= self._most(row) or size >= _BYTES:
                 yield from self._frames(some, row + 1)
                 some, size = [], 0

@@ -11,7 +11,7 @@ from dedup_platform.sources.batch_decoding import BatchDecoder, content_at, type
 from dedup_platform.sources.contents import Batch, Contents, ListedContents, joined_contents
 from dedup_platform.sources.decoding import Delivery
 from dedup_platform.sources.frame_sizes import MAX_BYTES, MAX_CONTEXT_BYTES, MAX_ROWS
-from dedup_platform.sources.records import UNFORESEEN, Content, pass_on_intended, unprocessable
+from dedup_platform.sources.records import UNFORESEEN, Content, pass_on_intended, unprocessable, values_in
 from dedup_platform.sources.repeated import Repeated, Runs, Values, repeated_each
 from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS, columns
@@ -131,11 +131,12 @@ class RawBatches:
 
     def __init__(self, stream: Stream) -> None:
         self._types = {column.name: str(column.type) for column in columns(stream, RAW_EVENTS)}
+        self._is_avro = stream.source.format == "avro"
         self._decoder = BatchDecoder(stream)
         self.decoder = self._decoder.single
 
     def of(self, delivered: Iterable[Delivered | RecordChunk]) -> Iterator[pl.DataFrame]:
-        """Frames of `MAX_ROWS` records or `MAX_BYTES` of payloads, and of at most `MAX_CONTEXT_BYTES` of contexts.
+        """Frames of `MAX_ROWS` records or `MAX_BYTES` that they hold, and of at most `MAX_CONTEXT_BYTES` of contexts.
 
         What exceeds that alone is one alone.
         """
@@ -158,9 +159,15 @@ class RawBatches:
             else:
                 singles.append(each)
                 rows += 1
-                size += len(each[0][0] or b"")
+                size += self.held(each)
         if rows:
             yield from self._frames(batch, singles)
+
+    def held(self, single: Delivered) -> int:
+        """About how many bytes a record counts for while it waits for others."""
+        payload, content, _ = single[0]
+        # A value takes a byte of a payload, but for the nulls of Avro.
+        return max(len(payload or b""), values_in(content) if self._is_avro else 0)
 
     def _frames(self, batch: list[RecordChunk], singles: list[Delivered]) -> Iterator[pl.DataFrame]:
         """One frame; several of fewer records, or of rejected ones, if an error comes that nobody foresaw."""

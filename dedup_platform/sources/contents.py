@@ -25,6 +25,7 @@ __all__ = [
     "ListedContents",
     "NamedField",
     "RecordColumns",
+    "SeparateContents",
     "joined_contents",
     "listed",
 ]
@@ -145,6 +146,32 @@ class EncodedContents(Contents):
     @abstractmethod
     def _content(self, payload: bytes) -> Content:
         """What one record holds."""
+
+
+class SeparateContents(EncodedContents):
+    """They are read one by one, each when it is asked for: no more than one of them is held."""
+
+    def __init__(self, payloads: pl.Series, read: Callable[[bytes], Content]) -> None:
+        super().__init__(payloads)
+        self._read = read
+
+    def _content(self, payload: bytes) -> Content:
+        return self._read(payload)
+
+    def texts(self, fields: Sequence[NamedField]) -> Sequence[Texts]:
+        values: list[list[Any]] = [[] for _ in fields]
+        is_rejected = []
+        for content in self:
+            is_rejected.append(isinstance(content, str))
+            of_record = _NO_FIELDS if isinstance(content, str) else content
+            for column, field in zip(values, fields, strict=True):
+                column.append(_value_in(of_record, field))
+        rejected = pl.Series(is_rejected) if any(is_rejected) else None
+        return [replace(told := texts_of(column), in_doubt=any_of((told.in_doubt, rejected))) for column in values]
+
+    @property
+    def kind(self) -> object:
+        return self._read
 
 
 class RecordColumns:
@@ -279,7 +306,8 @@ class JoinedContents(Contents):
 
 
 def _texts_in(records: Iterable[Fields], field: NamedField) -> Texts:
-    if field.path.plain:
-        name = field.path.plain
-        return texts_of([fields.get(name) for fields in records])
-    return texts_of([field.value(fields, "") for fields in records])
+    return texts_of([_value_in(fields, field) for fields in records])
+
+
+def _value_in(fields: Fields, field: NamedField) -> Any:
+    return fields.get(field.path.plain) if field.path.plain else field.value(fields, "")

@@ -9,6 +9,7 @@ import polars as pl
 from dedup_platform.sources.compression import Packed
 from dedup_platform.sources.contents import Batch, Contents, EncodedContents, ListedContents
 from dedup_platform.sources.exploding import events_of, exploded
+from dedup_platform.sources.frame_sizes import MAX_BYTES
 from dedup_platform.sources.interleaved import interleaved
 from dedup_platform.sources.records import (
     DAMAGED_FILE,
@@ -25,6 +26,7 @@ from dedup_platform.sources.records import (
     pass_on_intended,
     undivided,
     unprocessable,
+    values_in,
 )
 from dedup_platform.sources.registry import RegisteredSchema, registry_at
 from dedup_platform.sources.repeated import Repeated
@@ -46,6 +48,10 @@ _HEADER_BYTES = 5
 _FEW = 200
 """Reading so many messages of one schema alone costs no more than reading them together."""
 _KINDS = {"avro": "AVRO", "json": "JSON", "protobuf": "PROTOBUF"}
+
+
+class _TooMuchError(Exception):
+    """Messages have so many values that a few of them at a time are enough to hold."""
 
 
 class MessageReader:
@@ -114,7 +120,7 @@ class MessageReader:
     def together(self, values: pl.Series) -> Batch:
         """The one record of each of some messages (binary values, null for a tombstone), as `records` says it.
 
-        If the stream `reads_together`. SourceError as for `records`.
+        If the stream `reads_together`. SourceError as for `records`, and other errors if they must be read alone.
         """
         parts = [
             (places, batch)
@@ -228,9 +234,18 @@ class MessageReader:
         return self._avro.contents(payloads, schema_id)
 
     def _listed(self, values: pl.Series) -> Batch:
-        """The records of messages that are one event each, read one by one."""
-        records = (iter([self.tombstone]) if value is None else self.records(value) for value in values)
-        payloads, contents, contexts = zip(*(record for each in records for record in each), strict=True)
+        """The records of messages that are one event each, read one by one. _TooMuchError if they had better not be
+        held together."""
+        records: list[tuple[bytes | None, Content, str]] = []
+        size = 0
+        for value in values:
+            read = [self.tombstone] if value is None else self.records(value)
+            for record in read:
+                records.append(record)
+                size += values_in(record[1])
+            if size > MAX_BYTES:
+                raise _TooMuchError
+        payloads, contents, contexts = zip(*records, strict=True)
         return payloads, ListedContents(contents), contexts
 
     def _registered(self, schema_id: int) -> RegisteredSchema:

@@ -10,6 +10,7 @@ import polars as pl
 
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.sources.compression import DamageError
+from dedup_platform.spark.task_limits import is_for_lack_of_memory
 
 __all__ = [
     "AMBIGUOUS",
@@ -96,6 +97,17 @@ class RejectedError(Exception):
         self.reason = reason
 
 
+def values_in(content: Content) -> int:
+    """How many values a record has, with those that are nested."""
+    count, inner = 0, [content]
+    while inner:
+        each = inner.pop()
+        if isinstance(each, dict | list):
+            count += len(each)
+            inner += each.values() if isinstance(each, dict) else each
+    return count
+
+
 def context_text(**facts: Any) -> str:
     """A payload_context: what, with the payload, is enough to decode the record again."""
     try:
@@ -154,9 +166,11 @@ def oversized(payload: bytes, **facts: Any) -> Record:
 def unprocessable(error: BaseException) -> str:
     """The reason for a record that ends its reading or decoding with an error that nobody foresaw.
 
-    Raises the error if it is one that is raised on purpose.
+    Raises the error if it is one that is raised on purpose, or a refusal of memory: that may be of all that is held.
     """
     pass_on_intended(error)
+    if is_for_lack_of_memory(error):
+        raise error
     _LOG.warning("a record is rejected, since an error came that should not", exc_info=error)
     return UNPROCESSABLE + type(error).__name__
 

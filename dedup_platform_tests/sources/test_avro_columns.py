@@ -11,7 +11,7 @@ import pytest
 
 from dedup_platform.sources.avro import walks
 from dedup_platform.sources.avro.contents import AvroContents, Resolution, SchemaReader
-from dedup_platform.sources.contents import ListedContents
+from dedup_platform.sources.contents import SeparateContents
 from dedup_platform.sources.field_values import field_reader
 from dedup_platform.sources.text.canonical_text import (
     date_text,
@@ -136,7 +136,7 @@ def test_schemas_that_columns_do_not_read_are_read_one_by_one() -> None:
     reader = reader_of(record({"name": "deep", "type": kind}))
     assert reader.columns is None
     contents = reader.contents(pl.Series([b"\0", b"\1"]))
-    assert isinstance(contents, ListedContents)
+    assert isinstance(contents, SeparateContents)
     assert [isinstance(content, str) for content in contents] == [False, True]
 
 

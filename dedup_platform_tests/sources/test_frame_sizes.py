@@ -16,6 +16,7 @@ from dedup_platform.sources.kafka.deliveries import MessageDeliveries
 from dedup_platform.sources.kafka.reading import _portions
 from dedup_platform.stream import Stream
 from dedup_platform_tests.sources.click_streams import click_stream
+from dedup_platform_tests.sources.registries import schema_registry
 from dedup_platform_tests.sources.schemas import BATCH, varint, write_protos
 from dedup_platform_tests.sources.test_messages_agree import topic_stream
 
@@ -75,6 +76,23 @@ def test_many_messages_with_long_keys() -> None:
     portions = list(_portions(message(b"{}", KEY, offset) for offset in range(100)))
     assert [each.offset() for portion in portions for each in portion] == list(range(100))
     assert {len(portion) for portion in portions} == {-(-MAX_BYTES // len(KEY))}
+
+
+NULLS = 25_000
+WIDE = {"type": "record", "name": "Wide", "fields": [{"name": f"n{number}", "type": "null"} for number in range(NULLS)]}
+
+
+@pytest.mark.parametrize("schemas", [1, 2])
+def test_values_that_take_no_bytes(schemas: int) -> None:
+    """Thousands of nulls are no byte of a message, and megabytes once it is read."""
+    with schema_registry() as registry:
+        for number in range(schemas):
+            registry.add(number, json.dumps({**WIDE, "name": f"Wide{number}"}))
+        stream = topic_stream("avro", registry={"url": registry.url})
+        messages = [message(bytes([0, 0, 0, 0, offset % schemas]), offset=offset) for offset in range(210)]
+        frames = received(stream, messages)
+    assert offsets(frames) == list(range(210))
+    assert max(heights(frames)) <= (MAX_BYTES // NULLS + 1 if schemas == 2 else 210)
 
 
 def of_batches(folder: Path) -> Stream:

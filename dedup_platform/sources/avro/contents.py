@@ -9,7 +9,7 @@ import polars as pl
 
 from dedup_platform.sources.avro.columns import DatumColumns
 from dedup_platform.sources.avro.datum import MalformedDatumError, datum_reader
-from dedup_platform.sources.contents import Contents, EncodedContents, ListedContents, NamedField
+from dedup_platform.sources.contents import Contents, EncodedContents, NamedField, SeparateContents
 from dedup_platform.sources.records import MALFORMED_RECORD, Content
 from dedup_platform.sources.texts import Texts, no_texts, text_of
 from dedup_platform.stream.paths import Step
@@ -51,7 +51,7 @@ class SchemaReader:
     def contents(self, payloads: pl.Series) -> Contents:
         """The fields of many: binary values, each a datum."""
         if self.columns is None:
-            return ListedContents([self.content(payload) for payload in payloads])
+            return SeparateContents(payloads, self.content)
         return AvroContents(payloads, self, self.columns)
 
     @cached_property

@@ -25,7 +25,8 @@ from dedup_platform.stream import KafkaSource, Stream
 
 __all__ = ["Range", "messages_of", "ranges_of_task", "read_ranges"]
 
-_MESSAGES_AT_ONCE = 10_000
+_MOST_AT_ONCE, _FIRST_AT_ONCE = 10_000, 100
+"""Messages that are taken from the client together, if they are small; and before it is known how large they are."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def messages_of(source: KafkaSource, options: Mapping[str, str], range_: Range) 
     Raises SourceError if an offset is gone, or nothing comes for `SECONDS_TO_ANSWER` before the range's end.
     """
     with failures_named(source):
-        consumer = Consumer({**properties(source, options), **_READING})
+        consumer = Consumer({**_FETCHING, **properties(source, options), **_READING})
         try:
             consumer.assign([TopicPartition(source.topic, range_.partition, range_.start.offset)])
             yield from _until_end(source, consumer, range_)
@@ -102,6 +103,11 @@ def messages_of(source: KafkaSource, options: Mapping[str, str], range_: Range) 
             consumer.close()
 
 
+_FETCHING: dict[str, Any] = {
+    # Of what is compressed. The client unpacks all of an answer before it gives any, to a thousand times as much where
+    # it repeats itself; a batch of a producer's that is larger comes alone.
+    "fetch.message.max.bytes": 32 * 1024,
+}
 _READING: dict[str, Any] = {
     "group.id": "dedup_platform",  # is asked for, and not used: nothing is subscribed to or committed
     "enable.auto.commit": False,
@@ -115,10 +121,13 @@ _READING: dict[str, Any] = {
 
 def _until_end(source: KafkaSource, consumer: Consumer, range_: Range) -> Iterator[Message]:
     last, ended_at = time.monotonic(), None
+    at_once = _FIRST_AT_ONCE
     while True:
         # To ask for many waits until there are so many; what came already comes at once.
         first = consumer.poll(1.0)
-        for message in [first, *consumer.consume(_MESSAGES_AT_ONCE, 0.0)] if first else []:
+        messages = [first, *consumer.consume(at_once, 0.0)] if first else []
+        size = 0
+        for message in messages:
             if (error := message.error()) and error.code() != KafkaError._PARTITION_EOF:
                 raise SourceError(described(source), _lost(error, range_))
             if (offset := offset_of(message)) >= range_.end:
@@ -128,9 +137,12 @@ def _until_end(source: KafkaSource, consumer: Consumer, range_: Range) -> Iterat
                 ended_at = offset
                 continue
             last, ended_at = time.monotonic(), None
+            size += _size_of(message)
             yield message
             if offset == range_.end - 1:
                 return
+        if size:
+            at_once = min(_MOST_AT_ONCE, max(1, MAX_BYTES * len(messages) // size))
         if time.monotonic() - last > SECONDS_TO_ANSWER:
             raise SourceError(described(source), _silence(range_, ended_at))
 
@@ -148,13 +160,20 @@ def _lost(error: KafkaError, range_: Range) -> str:
     return f"partition {range_.partition}: {error.str()}"
 
 
+def _size_of(message: Message) -> int:
+    """How many bytes it holds: keys become rows as values do, and headers, which nobody looks at, are there, too."""
+    headers: Any = message.headers() or ()
+    in_headers = sum(len(name) + len(value or b"") for name, value in headers)
+    return len(message.value() or b"") + len(message.key() or b"") + in_headers
+
+
 def _portions(messages: Iterator[Message]) -> Iterator[list[Message]]:
-    """As many messages as make a frame of rows, if each is one of them. Keys count as values do: both become rows."""
+    """As many messages as make a frame of rows, if each is one of them."""
     portion: list[Message] = []
     size = 0
     for message in messages:
         portion.append(message)
-        size += len(message.value() or b"") + len(message.key() or b"")
+        size += _size_of(message)
         if size >= MAX_BYTES or len(portion) >= MAX_ROWS:
             yield portion
             portion, size = [], 0

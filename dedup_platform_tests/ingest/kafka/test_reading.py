@@ -29,6 +29,15 @@ class Told:
     def error(self) -> KafkaError | None:
         return None if self.code is None else KafkaError(self.code)
 
+    def value(self) -> bytes:
+        return b"{}"
+
+    def key(self) -> None:
+        return None
+
+    def headers(self) -> None:
+        return None
+
 
 @dataclass
 class Consumer:
