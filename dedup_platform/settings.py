@@ -50,6 +50,16 @@ PRIVATE_FOLDER = 0o700
 # Any name of a region will do where a request must be signed and the store has none.
 _REGION_OF_OTHERS = "us-east-1"
 _OF_FILES = ("s3.", "client.region")
+_FOLLOWS = "default_factory_not_called"
+"""Pydantic's name of what is wrong with a setting only because another one is."""
+
+
+def _printable(value: Any) -> Any:
+    """Of what may be secret a line's end, as files have one behind it, would be told by whoever cannot send it."""
+    text = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if isinstance(text, str) and not text.isprintable():
+        raise ValueError("has a character that cannot be printed, perhaps a line's end behind it")
+    return value
 
 
 def _pair(secret: SecretStr | None, found: ValidationInfo) -> SecretStr | None:
@@ -73,6 +83,9 @@ def _host_names(value: Any) -> Any:
     return names
 
 
+Secret = Annotated[SecretStr, AfterValidator(_printable)]
+
+
 class Settings(BaseSettings):
     """One deployment. `home` alone is enough: the rest lives inside it unless it is said otherwise.
 
@@ -93,23 +106,23 @@ class Settings(BaseSettings):
     s3_endpoint: Annotated[str, Field(pattern=r"^https?://[^@\s]+$")] | None = None
     s3_region: str | None = None
     s3_path_style: bool = True
-    s3_access_key_id: SecretStr | None = None
-    s3_secret_access_key: Annotated[SecretStr | None, AfterValidator(_pair)] = None
+    s3_access_key_id: Secret | None = None
+    s3_secret_access_key: Annotated[Secret | None, AfterValidator(_pair)] = None
     catalog_uri: Annotated[str, AfterValidator(uris.catalog)] = Field(
         default_factory=lambda found: uris.sqlite(found["home"] / "catalog.db"), repr=False
     )
-    catalog_credential: SecretStr | None = None
+    catalog_credential: Secret | None = None
     """Of a REST catalog: `client id:client secret` for OAuth2."""
-    catalog_token: SecretStr | None = None
+    catalog_token: Secret | None = None
     """Of a REST catalog: a bearer token."""
-    catalog_conf: dict[str, str] = Field(default_factory=dict, repr=False)
+    catalog_conf: dict[str, Annotated[str, AfterValidator(_printable)]] = Field(default_factory=dict, repr=False)
     """More properties of the catalog, for PyIceberg and for Spark."""
     control_uri: Annotated[str, AfterValidator(uris.database)] = Field(
         default_factory=lambda found: uris.sqlite(found["home"] / "control.db"), repr=False
     )
     dagster_uri: Annotated[str, AfterValidator(uris.dagster_database)] | None = Field(default=None, repr=False)
     spark_master: str = "local[*]"
-    spark_remote: str | None = Field(default=None, repr=False)
+    spark_remote: Annotated[str, AfterValidator(_printable)] | None = Field(default=None, repr=False)
     connect_address: IPvAnyAddress = IPv4Address("127.0.0.1")
     """Where a Spark Connect server of ours listens. Whoever can connect can run code as its user."""
     spark_conf: dict[str, str] = Field(default_factory=dict, repr=False)
@@ -122,7 +135,7 @@ class Settings(BaseSettings):
     """How much memory a task that reads records may take, beyond what its process has when it begins."""
     record_seconds: Annotated[int, Field(ge=1)] = 20
     """Processor seconds that a task may take until it gets on by a record, or by some that it reads together."""
-    registry_login: Annotated[str | None, AfterValidator(_login)] = Field(None, repr=False)
+    registry_login: Annotated[str | None, AfterValidator(_printable), AfterValidator(_login)] = Field(None, repr=False)
     """user:password, or key:secret, for the schema registries that stream files name."""
     sensor_interval: Annotated[int, Field(ge=1)] = 15
     """Seconds between two ticks of a sensor."""
@@ -251,7 +264,8 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        problems = [f"{ENV_PREFIX}{str(e['loc'][0]).upper()}: {_reason(e['msg'])}" for e in error.errors()]
+        found = [each for each in error.errors() if each["type"] != _FOLLOWS]
+        problems = [f"{ENV_PREFIX}{str(each['loc'][0]).upper()}: {_reason(each['msg'])}" for each in found]
         raise SettingsError("\n".join(problems)) from None
     except UnreadableSettings as error:
         field = re.findall(r'field "(\w+)"', str(error))[0]

@@ -34,6 +34,7 @@ SECRETS: dict[str, Any] = {
     "s3_secret_access_key": "hush",
     "spark_conf": {"spark.hadoop.fs.s3a.secret.key": "hush"},
 }
+UNPRINTABLE = "has a character that cannot be printed, perhaps a line's end behind it"
 MOMENT = datetime(2026, 1, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 
 
@@ -117,6 +118,13 @@ def test_dagster_home_of_the_environment_wins(monkeypatch: pytest.MonkeyPatch, t
         ("CONTROL_URI", "postgresql://me:secret@localhost:port/control", "must be a SQLite file"),
         ("CONTROL_URI", "postgresql://me:se@cret@localhost/control", "holds @ twice"),
         ("DAGSTER_URI", "postgresql://localhost/dagster", r"must begin with postgresql\+psycopg2://"),
+        ("CATALOG_TOKEN", "secret\n", UNPRINTABLE),
+        ("CATALOG_CREDENTIAL", "me:secret\r\n", UNPRINTABLE),
+        ("CATALOG_CONF", '{"header.x": "secret\\n"}', UNPRINTABLE),
+        ("S3_ACCESS_KEY_ID", "secret\n", UNPRINTABLE),
+        ("S3_SECRET_ACCESS_KEY", "secret\n", UNPRINTABLE),
+        ("REGISTRY_LOGIN", "me:secret\n", UNPRINTABLE),
+        ("SPARK_REMOTE", "sc://localhost/;token=secret\n", UNPRINTABLE),
         ("SPARK_CONF", "{not json", "must be a JSON object of texts"),
         ("CATALOG_CONF", "{not json", "must be a JSON object of texts"),
         ("DRIVER_MEMORY", "much", "should match pattern"),
@@ -128,6 +136,7 @@ def test_unusable_value_is_named_by_its_variable(
     monkeypatch.setenv(ENV_PREFIX + name, value)
     with pytest.raises(SettingsError, match=f"{ENV_PREFIX}{name}: .*{reason}") as error:
         load_settings()
+    assert len(str(error.value).splitlines()) == 1
     assert "cret" not in str(error.value).replace("CREDENTIAL", "").replace(f"{ENV_PREFIX}S3_SECRET_ACCESS_KEY", "")
 
 

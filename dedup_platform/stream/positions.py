@@ -9,6 +9,7 @@ __all__ = ["Document", "YamlProblem", "parse_yaml"]
 
 _MOST_VALUES = 100_000
 _OPEN = 0
+_LARGEST_NUMBER = 2**63 - 1
 
 YamlProblem = tuple[int, str]  # the line, from 1, and what is wrong there
 
@@ -32,12 +33,25 @@ class Document:
         return line, steps
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses whole numbers that are larger than any of ours, which could not even be printed."""
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        value: int = super().construct_yaml_int(node)
+        if abs(value) > _LARGEST_NUMBER:
+            raise yaml.MarkedYAMLError(None, None, "a number is larger than 64 bits", node.start_mark)
+        return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+
+
 def parse_yaml(text: str) -> tuple[Document, list[YamlProblem]]:
     """`text` as one YAML document, with what makes it unusable: bad syntax, keys given twice."""
     nothing = Document(None, None)
-    loader = yaml.SafeLoader("")
+    loader = _Loader("")
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
             return nothing, []

@@ -140,8 +140,11 @@ def _messages_of(text: str, references: tuple[tuple[str, str], ...]) -> Sequence
             file = Path(os.path.normpath(Path(folder, name)))
             if not file.is_relative_to(folder) or file == main:
                 raise ValueError(f"{name!r} is no name that a schema can be imported by")
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(imported, "utf-8")
+            try:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(imported, "utf-8")
+            except OSError as error:
+                raise ValueError(f"{name!r} is no name that a schema can be imported by: {error.strerror}") from None
         main.write_text(text, "utf-8")
         pool, _ = _file_pool(compiled_proto(Path(folder), _MAIN))
     return list(pool.FindFileByName(_MAIN).message_types_by_name.values())

@@ -225,6 +225,10 @@ def _field_name(value: str) -> str:
 def _path(value: str) -> str:
     if "\0" in value:
         raise ValueError("has a NUL character, which no path may have")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError("has half a character, which UTF-8 does not write") from None
     return value
 
 

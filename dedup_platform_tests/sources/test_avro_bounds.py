@@ -91,10 +91,11 @@ def test_a_block_of_less_than_no_records_is_damage() -> None:
     ("kind", "names", "data"),
     [
         ("null", [f"f{number:05d}{'x' * 50}" for number in range(1000)], [b""] * 1000),
+        ("null", [f"f{number}" for number in range(20_000)], [b""] * 60),
         ("boolean", ["x" * 10**5], [b"\1"] * 1000),
         ({"type": "enum", "name": "e", "symbols": ["x" * 10**5]}, ["a"], [b"\0"] * 1000),
     ],
-    ids=["records without bytes", "a long name", "a long symbol"],
+    ids=["records without bytes", "many fields", "a long name", "a long symbol"],
 )
 def test_records_that_are_much_longer_than_their_data(kind: Any, names: list[str], data: list[bytes]) -> None:
     schema = record(*({"name": name, "type": kind} for name in names))

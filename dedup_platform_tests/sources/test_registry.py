@@ -252,6 +252,8 @@ def test_protobuf_of_another_message_is_refused(registry: Registry, folder: Path
         ('syntax = "proto3"; import "y.proto"; message Event {}', "x.proto"),
         ('syntax = "proto3"; package pkg; message Event {}', "../x.proto"),
         ('syntax = "proto3"; package pkg; message Event {}', "/x/x.proto"),
+        ('syntax = "proto3"; package pkg; message Event {}', "."),
+        ('syntax = "proto3"; package pkg; message Event {}', "x" * 300),
     ],
 )
 def test_protobuf_by_a_schema_that_cannot_be_compiled_is_refused(

@@ -330,6 +330,7 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
         ("format: csv", "format: csv\n  json: {records: a}", "2: source: json is for the format json, not for csv"),
         ("format: csv", "format: cvs", "5: source.format: must be 'csv', 'json', 'parquet', 'avro' or 'protobuf' (got"),
         ("events/2026-*/part-?.csv", "gs://b/*", "4: source.path: must be a local path, absolute or relative to the s"),
+        ("events/2026-*/part-?.csv", r'"\ud800*"', "4: source.path: has half a character, which UTF-8 does not write"),
         ("events/2026-*/part-?.csv", '"ev\\0nts/*"', "4: source.path: has a NUL character, which no path may have"),
         ("events/2026-*/part-?.csv", "events/", "4: source.path: names no files; write a pattern like events/*.csv.g"),
         ("512MB", "512mb", "8: source.max_batch_bytes: is no size; write bytes, or a whole number and a unit (B, KB, "),
@@ -518,6 +519,8 @@ def test_a_part_that_is_no_mapping(tmp_path: Path) -> None:
         ("name: !!python/name:os.system\n", "1: is not YAML: "),
         ("name: &a [*a]\n", "1: "),
         ("name: a\x00b\n", "1: is not YAML: "),
+        (f"name: a\nbuckets: 0x{'f' * 4000}\n", "2: is not YAML: a number is larger than 64 bits"),
+        (f"name: a\nbuckets: -{2**63}\n", "2: is not YAML: a number is larger than 64 bits"),
     ],
 )
 def test_what_is_no_stream_file_at_all(tmp_path: Path, text: str, expected: str) -> None:

@@ -28,6 +28,7 @@ FACTS = {"format": "avro", "encoding": "json"}
 _BYTES, _ROWS = 2**20, 16384
 _MOST_BYTES, _MOST_ROWS = 2**26, 2**20
 """Of a block that is read together with others."""
+_MOST_FIELDS = 1000
 _JSON_BYTES, _PUNCTUATION = 2**24, 8
 _CONTEXT = context_text(**FACTS)
 
@@ -158,7 +159,9 @@ def _least_json(schema: Mapping[str, Any]) -> int:
 
 
 def _columns_of(schema: Mapping[str, Any]) -> DatumColumns | None:
-    """What reads data together; None if they have parts, or no fields."""
+    """What reads data together; None if they have parts, no fields, or so many that each datum is sooner read alone."""
+    if len(schema["fields"]) > _MOST_FIELDS:
+        return None
     try:
         columns = DatumColumns(schema)
     except (RecursionError, ValueError):

@@ -106,7 +106,10 @@ def messages_of(source: KafkaSource, options: Mapping[str, str], range_: Range) 
 _FETCHING: dict[str, Any] = {
     # Of what is compressed. The client unpacks all of an answer before it gives any, to a thousand times as much where
     # it repeats itself; a batch of a producer's that is larger comes alone.
-    "fetch.message.max.bytes": 32 * 1024,
+    "fetch.message.max.bytes": 16 * 1024,
+    # It does not count headers, so little may wait; and it asks on soon: else it rests for a second when enough waits.
+    "queued.min.messages": 100,
+    "fetch.queue.backoff.ms": 1,
 }
 _READING: dict[str, Any] = {
     "group.id": "dedup_platform",  # is asked for, and not used: nothing is subscribed to or committed

@@ -17,7 +17,7 @@ from dedup_platform_tests.ingest.kafka.topics import Topic, event
 
 LARGE = 900_000
 MANY = 1000
-MOST_MEGABYTES = 600
+MOST_MEGABYTES = 900
 
 
 def produce_large(topic: Topic, where: str) -> None:
@@ -26,7 +26,7 @@ def produce_large(topic: Topic, where: str) -> None:
     producer = Producer({"bootstrap.servers": topic.server.brokers, **settings})
     for number in range(MANY):
         padding = {"padding": "x" * LARGE} if where == "value" else {}
-        headers = [("padding", b"\0" * LARGE)] if where == "header" else None
+        headers: list[tuple[str, str | bytes | None]] = [("padding", b"\0" * LARGE)] if where == "header" else []
         producer.produce(topic.name, json.dumps(event(number, **padding)), partition=0, headers=headers)
         producer.poll(0)
     assert producer.flush(60) == 0
