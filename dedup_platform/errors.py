@@ -23,6 +23,7 @@ DedupPlatformError
 │   ├── OutdatedTokenError   a table refuses the token of whoever writes to it
 │   └── ClaimLostError       someone else took over what this process was at
 ├── ClockBehindError         Spark's clock is behind the time of a table's newest commit; nothing was changed
+├── EmptyStreamError         records were taken in, and none became an event, or a part of a session
 ├── HeldBatchError           too large a share of a batch would be rejected; nothing was published
 ├── ConservationError        counts do not balance; nothing was published
 ├── NewerVersionError        what a newer version of the platform wrote, which this one cannot read
@@ -269,6 +270,10 @@ class FilesReplacedError(ConflictError):
 
 class ClockBehindError(DedupPlatformError):
     """A procedure of Iceberg's refused to commit at a time before the table's newest commit. Nothing was changed."""
+
+
+class EmptyStreamError(DedupPlatformError):
+    """Records were taken in, and none became an event, or none a part of a session. Nothing is lost by it."""
 
 
 class HeldBatchError(DedupPlatformError):

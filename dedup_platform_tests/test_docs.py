@@ -95,7 +95,7 @@ def test_files_and_folders_that_are_named_exist() -> None:
 
 
 def test_check_of_the_examples() -> None:
-    command = [str(BIN / "dedup-platform"), "check", "--streams", "streams"]
+    command = [str(BIN / "dedup-platform"), "check", "--offline", "--streams", "streams"]
     wide = {**os.environ, "COLUMNS": "300"}
     result = subprocess.run(command, cwd=PROJECT, env=wide, capture_output=True, text=True, check=True)
     assert all(name in result.stdout for name in ("clicks", "cloudtrail", "online_retail"))

@@ -22,7 +22,11 @@ from dedup_platform.orchestration.progress import shown, shown_together
 from dedup_platform.spark import CONNECT_PORT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from dedup_platform.maintenance.upkeep import Upkeep
+    from dedup_platform.platform import Platform, Status
+    from dedup_platform.sources.sample import Sample
     from dedup_platform.stream import Stream
 
 HELP = """Deduplicated events and sessions with stable ids, in Apache Iceberg, kept right while events arrive late.
@@ -75,9 +79,10 @@ def check(
         Path | None, typer.Option("--sample", metavar="FILE", help="Show what the first records of a file become.")
     ] = None,
     stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Whose file the sample is.")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Ask no source: look at the stream files only.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Validate the stream files, also against tables that exist; or show a sample, field by field."""
+    """Validate the stream files, against tables that exist and records that wait; or show a sample, field by field."""
     deployment = Deployment.of(streams)
     if sample:
         from dedup_platform.cli.sample import tell_sample
@@ -86,7 +91,7 @@ def check(
     elif stream:
         raise typer.BadParameter("--stream is for --sample; without it all stream files are checked")
     else:
-        _check(deployment, as_json)
+        _check(deployment, as_json, offline)
 
 
 @app.command()
@@ -113,8 +118,7 @@ def run(
             run_stream_in(instance, deployment.settings, each, listener_of(each.name))
 
         outcome = deployment.for_each(stream, run_one, at_once=STREAMS_AT_ONCE)
-    _print_status(deployment, stream, as_json)
-    outcome.end()
+    _print_status(deployment, stream, as_json, of_run=outcome)
 
 
 @app.command()
@@ -289,22 +293,33 @@ def run_connect_server(
     os.execve(program, [program, *arguments], environment)
 
 
-def _check(deployment: Deployment, as_json: bool) -> None:
-    from dedup_platform.cli import output
+def _check(deployment: Deployment, as_json: bool, offline: bool) -> None:
+    from dedup_platform.cli import output, preflight
 
     platform = deployment.platform()
     for each in deployment.streams.values():
         platform.lake.check(each)
+    outcome: Outcome[Sample] = Outcome({}, list(deployment.broken))
+    if not offline:
+        outcome = deployment.for_each(None, lambda stream: preflight.looked_at(platform, stream))
+    refused = (preflight.refused(deployment.streams[name], sample) for name, sample in outcome.done.items())
+    outcome.failures.extend(problem for problem in refused if problem)
     if as_json:
-        values.print_json([each.model_dump(mode="json") for each in deployment.streams.values()])
+        told = {name: {"sample": preflight.sample_value(sample)} for name, sample in outcome.done.items()}
+        values.print_json(
+            [each.model_dump(mode="json") | told.get(each.name, {}) for each in deployment.streams.values()]
+        )
     else:
         output.print_streams(out, deployment.streams.values())
         for name in deployment.streams:
             output.print_switched_off(out, name, platform.switched_off(name))
-    Outcome[None]({}, list(deployment.broken)).end()
+        for name, sample in outcome.done.items():
+            preflight.print_columns(out, name, sample)
+    outcome.end()
 
 
-def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> None:
+def _print_status(deployment: Deployment, name: str | None, as_json: bool, of_run: Outcome[None] | None = None) -> None:
+    """The status of streams; behind a run, what came of that decides how the command ends."""
     platform = deployment.platform()
     outcome = deployment.for_each(name, lambda stream: platform.status(stream.name))
     statuses = [(deployment.streams[name], status) for name, status in outcome.done.items()]
@@ -314,4 +329,15 @@ def _print_status(deployment: Deployment, name: str | None, as_json: bool) -> No
         from dedup_platform.cli import output
 
         output.print_status(out, statuses)
+    if of_run:
+        of_run.failures.extend(_without_events(platform, statuses))
+        of_run.end()
     outcome.end()
+
+
+def _without_events(platform: Platform, statuses: Sequence[tuple[Stream, Status]]) -> Iterator[Exception]:
+    from dedup_platform.cli import preflight
+
+    for stream, status in statuses:
+        if problem := preflight.without_events(platform, stream, status):
+            yield problem

@@ -16,6 +16,7 @@ from dedup_platform.errors import HeldBatchError, SourceChangedError, SourceErro
 from dedup_platform.ingest.append import Span
 from dedup_platform.ingest.discovery import Generations, Look, judged, look_at_bucket, look_at_folder
 from dedup_platform.ingest.intake import CELL_BYTES, Intake, buckets_for
+from dedup_platform.ingest.one_by_one import Inputs
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake.commits import Commit
 from dedup_platform.lake.lakehouse import Lakehouse
@@ -65,6 +66,12 @@ class FilesIntake(Intake):
             reasons=tuple(found.reasons),
             watermark=f"{read}+{len(found.files)} {newest}" if found.files else "",
         )
+
+    def first_inputs(self, stream: Stream, now: datetime) -> list[Inputs]:
+        """The first of the files that wait, one in the middle, and the last."""
+        files = self._look(stream, now).files
+        some = dict.fromkeys((0, len(files) // 2, len(files) - 1)) if files else ()
+        return [partial(files_of_group, stream, [[files[number]]], s3=self._s3) for number in some]
 
     def _look(self, stream: Stream, now: datetime, whole: bool = False) -> Look:
         if stream.files.s3:

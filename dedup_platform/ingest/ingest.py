@@ -1,15 +1,22 @@
 """One door to the sources of all kinds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import datetime
+from itertools import islice
+from typing import Any
 
 from dedup_platform.ingest.files import FilesIntake
+from dedup_platform.ingest.isolation import read_apart
 from dedup_platform.ingest.kafka import KafkaIntake, PartitionOffsets
+from dedup_platform.ingest.one_by_one import Work
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake.commits import Commit
 from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.ledger import Ledger
 from dedup_platform.stream import KafkaSource, Stream
+
+_ROWS_OF_EACH = 300
 
 
 class Ingest:
@@ -22,6 +29,18 @@ class Ingest:
     def waiting(self, stream: Stream, now: datetime) -> Waiting:
         """What an ingest would read now. Starts no Spark. SourceError if the source cannot be asked."""
         return self._of(stream).waiting(stream, now)
+
+    def first_rows(self, stream: Stream, now: datetime) -> Iterator[dict[str, Any]]:
+        """Some of the rows that an ingest would append now, from a few files or partitions. Starts no Spark.
+
+        Read in lone processes, as what ends a process is. SourceError as for `waiting`.
+        """
+        intake = self._of(stream)
+        for inputs in intake.first_inputs(stream, now):
+            # What follows the first frame is not read.
+            with closing(read_apart(Work(stream, inputs, 0, intake.limits))) as frames:
+                for frame in islice(frames, 1):
+                    yield from frame.head(_ROWS_OF_EACH).iter_rows(named=True)
 
     def next_batch(self, stream: Stream, now: datetime) -> Commit | None:
         """Read the next batch; None if nothing waits. Raises ConflictError if another ingest committed first."""

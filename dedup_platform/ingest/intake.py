@@ -45,8 +45,18 @@ class Intake(ABC):
         """A text that differs once more was read, or accepted by a person. Does not ask the source."""
 
     @abstractmethod
+    def first_inputs(self, stream: Stream, now: datetime) -> list[Inputs]:
+        """Some of what waits, to look at: a few files, or the beginnings of partitions. SourceError as `waiting`."""
+
+    @abstractmethod
     def accept_batch(self, stream: Stream, batch: str, now: datetime) -> Commit:
         """Record in the lake that a batch that was held (`HeldBatchError.batch`) may be taken in as it is."""
+
+    @property
+    def limits(self) -> TaskLimits:
+        """Those of a task that reads records."""
+        settings = self.lake.catalog.settings
+        return TaskLimits(settings.task_memory_bytes, settings.record_seconds)
 
     def _stage(
         self, stream: Stream, head: Head, tasks: int, read: Reader, inputs: Inputs, properties: SummaryValues
@@ -56,9 +66,7 @@ class Intake(ABC):
         Raises the SourceError or SourceChangedError of whoever could not read them.
         """
         files = self.lake.table_files(stream, tables.RAW_EVENTS)
-        settings = self.lake.catalog.settings
-        limits = TaskLimits(settings.task_memory_bytes, settings.record_seconds)
-        appending = Appending(stream, files, self.lake.buckets(stream), read, tasks, inputs=inputs, limits=limits)
+        appending = Appending(stream, files, self.lake.buckets(stream), read, tasks, inputs=inputs, limits=self.limits)
         appended = append(self.lake.spark(), appending)
         added = [each.file for each in appended]
         place = (stream, tables.RAW_EVENTS, head.snapshot_id)

@@ -54,7 +54,7 @@ class _Death:
     cause: str
 
 
-def read_apart(work: Work) -> Iterator[pl.DataFrame]:
+def read_apart(work: Work) -> Generator[pl.DataFrame, None, None]:
     """The rows of all inputs of a task, one frame after the other; raises what the task would raise.
 
     Also RuntimeError if a process ends where no record can be to blame.

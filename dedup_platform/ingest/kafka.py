@@ -26,6 +26,7 @@ from dedup_platform.ingest.offset_ranges import (
     up_to,
     up_to_skipped,
 )
+from dedup_platform.ingest.one_by_one import Inputs
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake.commits import Commit
 from dedup_platform.lake.lakehouse import Lakehouse
@@ -49,6 +50,8 @@ from dedup_platform.stream import KafkaAppendTime, Stream
 _LOG = logging.getLogger(__name__)
 
 _REBASES = 20
+_LOOKED_AT, _FEW = 3, 300
+"""Partitions, and messages of each, that are looked at before anything is taken in."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,14 @@ class KafkaIntake(Intake):
             reasons=(),
             watermark=" ".join(f"{each.partition}:{each.start.generation}:{each.end}" for each in ranges),
         )
+
+    def first_inputs(self, stream: Stream, now: datetime) -> list[Inputs]:  # noqa: ARG002
+        """The first messages that wait in a few partitions."""
+        positions = self._positions(stream, self._standing(stream, self.ledger.sync(stream.name)))
+        waiting = open_ranges(stream, positions, self._topic(stream).state())[:_LOOKED_AT]
+        few = [replace(each, end=min(each.end, each.start.offset + _FEW)) for each in waiting]
+        how = (dict(self._options), self.lake.catalog.settings.registry_login)
+        return [partial(ranges_of_task, stream, [[each]], *how) for each in few]
 
     def next_batch(self, stream: Stream, now: datetime) -> Commit | None:
         """Take in the next ranges. Raises LostRecordsError if the topic no longer holds what would come next."""

@@ -10,6 +10,7 @@ from dedup_platform.lake.commits import Commit
 from dedup_platform.ledger import Health
 from dedup_platform.planning.circuit_breaker import Circuit
 from dedup_platform.platform.context import Context
+from dedup_platform.sources.sample import Sample, sampled_rows
 
 
 class Source:
@@ -31,6 +32,17 @@ class Source:
         """What an ingest would read now. No Spark; costs a listing."""
         self._context.ledger.sync(stream)
         return self._ingest.waiting(self._context.stream(stream), self._context.clock())
+
+    def sample(self, stream: str) -> Sample:
+        """Some of the records that wait, field by field; nothing if none waits. SourceError if it cannot be asked."""
+        self._context.ledger.sync(stream)
+        definition = self._context.stream(stream)
+        return sampled_rows(definition, self._ingest.first_rows(definition, self._context.clock()))
+
+    def has_read_files(self, stream: str) -> bool:
+        """Whether any file was ever taken in. Does not ask the source."""
+        self._context.ledger.sync(stream)
+        return self._context.ledger.files_read(stream) > 0
 
     def look(self, stream: str) -> Waiting | None:
         """What waits, for whoever starts ingests by itself: whether the source can be asked is noted.

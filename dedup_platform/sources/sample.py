@@ -1,9 +1,10 @@
-"""The first records of a file, field by field: what is there, and what it becomes or why it becomes nothing."""
+"""Some records, field by field: what is there, and what it becomes or why it becomes nothing."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,20 +18,33 @@ from dedup_platform.sources.field_values import field_reader, step_into, time_fi
 from dedup_platform.sources.files import placed_records
 from dedup_platform.sources.messages import MessageReader
 from dedup_platform.sources.pieces import MAX_PIECE_BYTES
-from dedup_platform.sources.records import AMBIGUOUS, Fields, Record, RejectedError
+from dedup_platform.sources.records import (
+    AMBIGUOUS,
+    ENDED_PROCESS,
+    MALFORMED_RECORD,
+    Content,
+    Fields,
+    Record,
+    RejectedError,
+)
 from dedup_platform.sources.texts import ABSENT, text_of
 from dedup_platform.sources.times import FROM_YEAR_1, ZONE_MARK, time_reader
 from dedup_platform.stream import Attribute, FilesSource, Stream, TimeField
 from dedup_platform.stream.definitions import Definition, paths_in, told
 from dedup_platform.stream.paths import FieldPath, text_of_steps
 
-__all__ = ["Sample", "SampledField", "SampledRecord", "sampled"]
+__all__ = ["Sample", "SampledColumn", "SampledField", "SampledRecord", "sampled", "sampled_rows"]
 
 LOOKED_AT = 1000
 """So many records are decoded."""
 _SHOWN = 3
 """So many are told field by field, and one of every other reason to reject."""
 _NAMES = 12
+_MOST_NAMES = 500
+"""Names of fields that are looked through for what was meant."""
+_DEPTH = 3
+_LARGEST_PAYLOAD = 64 * 1024
+"""Of a row whose payload is larger nothing is read again."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +56,35 @@ class SampledField:
     text: str | None
     value: Any
     trouble: str | None = None
+    is_absent: bool = False
+    """Whether the record has no such field, not even an empty one."""
+
+
+@dataclass
+class SampledColumn:
+    """One column in all records that have fields: how many have a value, and how many have none and why."""
+
+    named: str
+    found: int = 0
+    empty: int = 0
+    """Null, or an empty text."""
+    absent: int = 0
+    unreadable: int = 0
+    values: list[str] = field(default_factory=list)
+    """The first different texts."""
+
+    def note(self, each: SampledField) -> None:
+        """Count what one record has."""
+        if each.is_absent:
+            self.absent += 1
+        elif not each.text:
+            self.empty += 1
+        elif each.trouble:
+            self.unreadable += 1
+        else:
+            self.found += 1
+        if each.text and len(self.values) < _SHOWN and each.text not in self.values:
+            self.values.append(each.text)
 
 
 @dataclass(frozen=True)
@@ -61,6 +104,34 @@ class Sample:
 
     reasons: Counter[str | None] = field(default_factory=Counter)
     records: list[SampledRecord] = field(default_factory=list)
+    columns: dict[str, SampledColumn] = field(default_factory=dict)
+    names: dict[str, None] = field(default_factory=dict)
+    """Those of fields that records have, as a stream file names them, in order."""
+
+    def note(self, record: SampledRecord, content: Content) -> None:
+        """Count one record, and keep it if it is one of the first or the first with its reason."""
+        reason = record.rejection_reason
+        if self.reasons.total() < _SHOWN or (reason and reason not in self.reasons):
+            self.records.append(record)
+        self.reasons[reason] += 1
+        for each in record.fields:
+            self.columns.setdefault(each.column, SampledColumn(each.named)).note(each)
+        if not isinstance(content, str) and len(self.names) < _MOST_NAMES:
+            self.names.update(dict.fromkeys(islice(_names_in(content), _MOST_NAMES)))
+
+    @property
+    def wrong_names(self) -> Iterator[tuple[str, str]]:
+        """The columns of what the stream file names and no record has, each with what may have been meant."""
+        for name, column in self.columns.items():
+            if column.absent and not (column.found or column.empty or column.unreadable):
+                meant = get_close_matches(column.named, self.names, 3) or [
+                    each for each in self.names if each.rpartition(".")[2] == column.named
+                ]
+                hint = f"; did you mean {' or '.join(meant)}?" if meant else ""
+                there = list(self.names)[:_NAMES]
+                more = f" and {len(self.names) - _NAMES} more" if len(self.names) > _NAMES else ""
+                told = f"none of {column.absent:,} records has {column.named}{hint}; "
+                yield name, f"{told}they have: {', '.join(there)}{more}"
 
 
 def sampled(stream: Stream, file: Path) -> Sample:
@@ -72,11 +143,37 @@ def sampled(stream: Stream, file: Path) -> Sample:
     decoder, teller = EventDecoder(stream), _Teller(stream)
     for (payload, content, _), offset, index, delivery in islice(_records(stream, decoder, file), LOOKED_AT):
         reason = decoder.decode(content, delivery)[-1]
-        if found.reasons.total() < _SHOWN or (reason and reason not in found.reasons):
-            fields = () if isinstance(content, str) else tuple(teller.fields(content, delivery))
-            found.records.append(SampledRecord(offset, index, reason, payload, fields))
-        found.reasons[reason] += 1
+        fields = () if isinstance(content, str) else tuple(teller.fields(content, delivery))
+        found.note(SampledRecord(offset, index, reason, payload, fields), content)
     return found
+
+
+def sampled_rows(stream: Stream, rows: Iterable[Mapping[str, Any]]) -> Sample:
+    """Rows of `raw_events` that were read and decoded already; small payloads are read again for their fields."""
+    found = Sample()
+    decoder, teller = EventDecoder(stream), _Teller(stream)
+    for row in rows:
+        payload, reason = row["payload"], row["rejection_reason"]
+        content: Content = MALFORMED_RECORD
+        fields: tuple[SampledField, ...] = ()
+        is_safe = not (reason or "").startswith(ENDED_PROCESS) and len(payload or b"") <= _LARGEST_PAYLOAD
+        if is_safe:
+            kept = (payload, row["payload_context"], row["source"], row["arrival_time"])
+            content, delivery = decoder.kept(*kept)
+            fields = () if isinstance(content, str) else tuple(teller.fields(content, delivery))
+        found.note(SampledRecord(row["source_offset"], row["source_index"], reason, payload or b"", fields), content)
+    return found
+
+
+def _names_in(record: Fields) -> Iterator[str]:
+    """The paths of a record's fields, nested ones too, without those inside lists."""
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), record)]
+    while waiting:
+        steps, value = waiting.pop(0)
+        if isinstance(value, dict) and value and len(steps) < _DEPTH:
+            waiting += [((*steps, name), inner) for name, inner in islice(value.items(), _MOST_NAMES)]
+        elif steps:
+            yield text_of_steps(steps)
 
 
 def _records(stream: Stream, decoder: EventDecoder, file: Path) -> Iterator[tuple[Record, int, int, Delivery]]:
@@ -132,7 +229,7 @@ class _Teller:
         text = _text(lambda: field_reader(said, self._format).value(record, delivery.path))
         value = read(text) if read and text else text or None
         trouble = self._nothing(said, record) if not text else f"is no {kind}" if value is None else None
-        return SampledField(column, told(said), text, value, trouble)
+        return SampledField(column, told(said), text, value, trouble, self._is_absent(said, record))
 
     def _told_time(self, column: str, time: TimeField | Attribute, record: Fields, delivery: Delivery) -> SampledField:
         text = _text(lambda: time_field_reader(time, self._format).value(record, delivery.path))
@@ -144,7 +241,8 @@ class _Teller:
             trouble = (
                 f"is no time of the format {time.format or 'iso8601'}" if text else self._nothing(time.field, record)
             )
-        return SampledField(column, told(time.field), shown, value, trouble)
+        is_absent = self._is_absent(time.field, record)
+        return SampledField(column, told(time.field), shown, value, trouble, is_absent)
 
     def _told_id(self, record: Fields, delivery: Delivery) -> SampledField:
         said = id_fields(self._stream.fields.event_id)
@@ -154,7 +252,14 @@ class _Teller:
             return SampledField("event_id", named, value, value)
         except RejectedError:
             troubles = [self._nothing(each, record) for each in said if self._is_nothing(each, record, delivery)]
-            return SampledField("event_id", named, None, None, "; ".join(troubles) or "the record has no fields")
+            trouble = "; ".join(troubles) or "the record has no fields"
+            is_absent = any(self._is_absent(each, record) for each in said)
+            return SampledField("event_id", named, None, None, trouble, is_absent)
+
+    def _is_absent(self, said: Definition, record: Fields) -> bool:
+        """Whether none of the fields that a definition names is there. One that names none is never absent."""
+        paths = list(paths_in(said))
+        return bool(paths) and not any(_is_there(path, record, self._format == "parquet") for path in paths)
 
     def _is_nothing(self, said: Definition, record: Fields, delivery: Delivery) -> bool:
         return field_reader(said, self._format).value(record, delivery.path) in (None, "")
@@ -186,6 +291,15 @@ def _end(path: FieldPath, record: Fields, maps_are_pairs: bool) -> str | None:
             return _nothing_in(text_of_steps(path.steps[: number + 1]), inner)
         value = inner
     return _nothing_in(path.text, value)
+
+
+def _is_there(path: FieldPath, record: Fields, maps_are_pairs: bool) -> bool:
+    if path.name is not None and path.name in record:
+        return True
+    value: Any = record
+    for step in path.steps or (path.text,):
+        value = step_into(value, step, maps_are_pairs)
+    return value is not ABSENT
 
 
 def _nothing_in(there: str, value: Any) -> str | None:

@@ -272,6 +272,7 @@ def test_status_shows_who_works_on_what(line: Line, stream: Stream) -> None:
 
 
 def test_check_shows_the_streams(line: Line, stream: Stream) -> None:
+    deliver(stream, "first.json", "2024-03-01T23:50")
     assert stream.name in line("check")
     assert json.loads(line("check", "--json"))[0]["name"] == stream.name
 
