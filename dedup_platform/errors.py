@@ -40,6 +40,7 @@ __all__ = [
     "ConservationError",
     "DeadlyRecordError",
     "DedupPlatformError",
+    "EmptyStreamError",
     "HeldBatchError",
     "IncompatibleChangeError",
     "LostRecordsError",

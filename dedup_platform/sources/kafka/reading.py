@@ -165,9 +165,15 @@ def _lost(error: KafkaError, range_: Range) -> str:
 
 def _size_of(message: Message) -> int:
     """How many bytes it holds: keys become rows as values do, and headers, which nobody looks at, are there, too."""
-    headers: Any = message.headers() or ()
-    in_headers = sum(len(name) + len(value or b"") for name, value in headers)
-    return len(message.value() or b"") + len(message.key() or b"") + in_headers
+    return len(message.value() or b"") + len(message.key() or b"") + _size_of_headers(message)
+
+
+def _size_of_headers(message: Message) -> int:
+    try:
+        headers: Any = message.headers() or ()
+    except UnicodeDecodeError:  # of a name: they cannot be asked for at all
+        return 0
+    return sum(len(name) + len(value or b"") for name, value in headers)
 
 
 def _portions(messages: Iterator[Message]) -> Iterator[list[Message]]:

@@ -100,3 +100,14 @@ def test_last_offsets_that_hold_no_message_end_with_the_partition(monkeypatch: p
 
 def test_last_offsets_that_hold_no_message_end_with_the_next_message(monkeypatch: pytest.MonkeyPatch) -> None:
     assert offsets_read(monkeypatch, *messages(0, 100), *messages(101)) == [0]
+
+
+def test_headers_whose_names_are_no_text_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's clients refuse to give any of them."""
+
+    def refuse(_: Told) -> None:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+    monkeypatch.setattr(Told, "headers", refuse)
+    monkeypatch.setattr(reading, "Consumer", lambda _: Consumer(messages(*range(100))))
+    assert len(list(reading.messages_of(SOURCE, {}, RANGE))) == 100
