@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,7 +53,7 @@ source has lost, a batch that is held because too much of it would be rejected, 
 STREAMS_AT_ONCE = 8
 """Most of a run is waiting: for Spark, which all share, for sources and for sinks."""
 
-app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+app = typer.Typer(help=HELP, no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(sources.files_app, name="files")
 app.add_typer(sources.offsets_app, name="offsets")
 app.add_typer(rejected.app, name="rejected")
@@ -67,8 +68,19 @@ def main() -> None:
     run_to_its_end(app)
 
 
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"dedup_platform {version('dedup_platform')}")
+        raise typer.Exit
+
+
 @app.callback()
-def options(debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False) -> None:
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
+    of_version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
     """Options of every command."""
 
 
@@ -134,6 +146,8 @@ def plan(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
         from dedup_platform.cli import output
 
         output.print_plans(out, plans)
+        for name in outcome.done:
+            output.print_rejected_hint(out, name, platform.rejected.count(name))
     outcome.end()
 
 

@@ -1,6 +1,9 @@
 """Where commands print: nothing that comes from outside does anything to a terminal."""
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +12,23 @@ from rich.segment import Segment
 
 from dedup_platform.escapes import one_line, visible
 
-__all__ = ["err", "out"]
+__all__ = ["EnoughReadError", "err", "out", "told_to_its_end"]
 
 _UNBROKEN = 1_000  # columns: what goes to a file or another program is to be found there whole, a row a line
+
+
+class EnoughReadError(Exception):
+    """Who reads standard output has closed it, as `head` does: that is the end, and no failure."""
+
+
+@contextmanager
+def told_to_its_end() -> Iterator[None]:
+    """What is written to standard output within; EnoughReadError if nobody reads it to its end."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise EnoughReadError from None
 
 
 class _Console(Console):
@@ -19,6 +36,9 @@ class _Console(Console):
 
     def print(self, *objects: Any, **how: Any) -> None:
         super().print(*(one_line(each) if isinstance(each, str) else each for each in objects), **how)
+
+    def on_broken_pipe(self) -> None:
+        raise EnoughReadError
 
 
 class _Escaping(RenderHook):

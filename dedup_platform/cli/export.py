@@ -18,6 +18,7 @@ from pyiceberg.table import DataScan
 
 from dedup_platform import tables
 from dedup_platform.changes.reading import BEFORE_ALL, FeedReader
+from dedup_platform.cli.console import told_to_its_end
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.platform import Platform
 from dedup_platform.replay.rejected import COLUMNS
@@ -93,7 +94,8 @@ def _changes(platform: Platform, stream: str, feed: str, schema: pa.Schema) -> I
 @contextmanager
 def _destination(to: Path) -> Iterator[tuple[Callable[[BinaryIO, pa.Schema], _Writer], BinaryIO]]:
     if to == STDOUT:
-        yield _Csv, sys.stdout.buffer
+        with told_to_its_end():
+            yield _Csv, sys.stdout.buffer
         return
     part = to.with_name(f".{to.name}.part")
     try:

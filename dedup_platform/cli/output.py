@@ -49,6 +49,16 @@ def print_switched_off(console: Console, stream: str, tables: Sequence[str]) -> 
         )
 
 
+def print_rejected_hint(console: Console, stream: str, rejected: int) -> None:
+    """What can be done about rejected records; nothing where there are none."""
+    if rejected:
+        console.print(
+            f"{stream}: {rejected:,} records are rejected. `dedup-platform rejected list {stream}` tells why; once the "
+            f"stream file fits them, `dedup-platform rejected replay {stream}` takes them in.",
+            markup=False,
+        )
+
+
 def _source(stream: Stream) -> str:
     source = stream.source
     return f"{source.topic} at {source.brokers}" if isinstance(source, KafkaSource) else source.place

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.text import Text
 
-from dedup_platform.cli.console import err
+from dedup_platform.cli.console import EnoughReadError, err
 from dedup_platform.cli.exits import INTERRUPTED, exit_code, message_of
 
 ON_INTERRUPT: list[Callable[[], None]] = []
@@ -67,6 +67,10 @@ def _run(app: Callable[[], object]) -> int:
         app()
     except SystemExit as ended:
         return int(ended.code or 0)
+    except EnoughReadError:
+        # What is left would fail once more, when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except Exception as error:
         if "--debug" in sys.argv:
             traceback.print_exc()

@@ -9,6 +9,8 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from dedup_platform.cli.console import told_to_its_end
+
 if TYPE_CHECKING:
     from dedup_platform.lake.points import Point
     from dedup_platform.planning.circuit_breaker import Circuit
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output; times and durations (in seconds) are plain values."""
-    json.dump(value, sys.stdout, default=_plain, indent=2)
-    sys.stdout.write("\n")
+    with told_to_its_end():
+        json.dump(value, sys.stdout, default=_plain, indent=2)
+        sys.stdout.write("\n")
 
 
 def plan_value(stream: Stream, plan: TablePlan) -> dict[str, Any]:

@@ -104,6 +104,10 @@ def test_a_run_whose_records_become_nothing_fails_and_tells_the_way_out(folder: 
     assert "rejected: all 2 records were rejected: missing_event_id 2; `dedup-platform rejected list rejected`" in told
     assert "right: none" not in told
 
+    planned = CliRunner().invoke(cli.app, ["plan"]).output
+    assert "rejected: 2 records are rejected. `dedup-platform rejected list rejected` tells why" in planned
+    assert "right:" not in planned
+
     write_again(folder, "nobody")
     write_again(folder, "rejected")
     for command in (

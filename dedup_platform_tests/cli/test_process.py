@@ -1,10 +1,16 @@
-"""Signals that whoever started a command let it ignore."""
+"""The process of a command: signals that whoever started it let it ignore, and readers that go away."""
 
+import os
 import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
+from dedup_platform.testing import make_stream
+
+SCRIPT = Path(sys.executable).with_name("dedup-platform")
 CHILD = "import signal; print(signal.getsignal(signal.SIGTERM).name, signal.pthread_sigmask(signal.SIG_BLOCK, []))"
 COMMAND = f"""
 import os, signal, subprocess, sys
@@ -29,3 +35,20 @@ def test_children_end_by_sigterm_whatever_this_process_does(before: str, after: 
     command = [sys.executable, "-c", COMMAND.format(before=before, after=after)]
     told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     assert told == "SIG_DFL set()\n"
+
+
+def test_the_version() -> None:
+    told = subprocess.run([SCRIPT, "--version"], capture_output=True, text=True, check=True).stdout
+    assert told == f"dedup_platform {version('dedup_platform')}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--offline"], ["--offline", "--json"]], ids=["text", "json"])
+def test_a_reader_that_has_enough_is_no_failure(arguments: list[str], tmp_path: Path) -> None:
+    make_stream(tmp_path)
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "DEDUP_PLATFORM_HOME": str(tmp_path / "home")}
+    command = [SCRIPT, "check", "--streams", tmp_path, *arguments]
+    with os.fdopen(writer) as output:
+        done = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
