@@ -48,7 +48,7 @@ def test_a_reader_that_has_enough_is_no_failure(arguments: list[str], tmp_path: 
     reader, writer = os.pipe()
     os.close(reader)
     environment = {**os.environ, "DEDUP_PLATFORM_HOME": str(tmp_path / "home")}
-    command = [SCRIPT, "check", "--streams", tmp_path, *arguments]
+    command = [str(SCRIPT), "check", "--streams", str(tmp_path), *arguments]
     with os.fdopen(writer) as output:
         done = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
