@@ -10,6 +10,7 @@ import polars as pl
 
 from dedup_platform.sources.contents import Batch, listed
 from dedup_platform.sources.frame_sizes import rows_of
+from dedup_platform.sources.interleaved import interleaved
 from dedup_platform.sources.records import (
     MALFORMED_RECORD,
     MAX_RECORD_BYTES,
@@ -51,20 +52,15 @@ def json_events(chunks: Iterator[bytes], steps: Sequence[str]) -> Iterator[Place
 
 
 def json_event_batches(chunks: Iterator[bytes], steps: Sequence[str], shapes: JsonShapes) -> Iterator[PlacedBatch]:
-    """The same records, those together that follow one another; `shapes` are those of their stream."""
+    """The same records, some together; `shapes` are those of their stream."""
     waiting: list[Placed] = []
     size, rows = 0, rows_of(len(_CONTEXT))
     for placed in _events(chunks, steps, _unread):
-        (payload, content, _), number, index = record, *_ = placed
-        is_unread = content is _UNREAD
-        if waiting and not (is_unread and size < _BATCH_BYTES and len(waiting) < rows):
+        if size >= _BATCH_BYTES or len(waiting) == rows:
             yield _together(waiting, shapes)
             waiting, size = [], 0
-        if is_unread:
-            waiting.append(placed)
-            size += len(payload)
-        else:
-            yield listed([record]), [number], [index]
+        waiting.append(placed)
+        size += len(placed[0][0])
     if waiting:
         yield _together(waiting, shapes)
 
@@ -75,11 +71,19 @@ def _unread(event: bytes) -> Record:
     return event, _UNREAD, _CONTEXT
 
 
-def _together(events: Sequence[Placed], shapes: JsonShapes) -> PlacedBatch:
-    records, numbers, indexes = zip(*events, strict=True)
-    payloads = pl.Series([payload for payload, _, _ in records], dtype=pl.Binary)
-    [batch] = JsonContents(payloads, shapes).batches(_CONTEXT)
-    return batch, numbers, indexes
+def _together(placed: Sequence[Placed], shapes: JsonShapes) -> PlacedBatch:
+    records, numbers, indexes = zip(*placed, strict=True)
+    unread: list[int] = []
+    read: list[int] = []
+    for place, (_, content, _) in enumerate(records):
+        (unread if content is _UNREAD else read).append(place)
+    parts: list[tuple[pl.Series, Batch]] = []
+    if unread:
+        payloads = pl.Series([records[place][0] for place in unread], dtype=pl.Binary)
+        parts += [(pl.Series(unread), batch) for batch in JsonContents(payloads, shapes).batches(_CONTEXT)]
+    if read:
+        parts.append((pl.Series(read), listed([records[place] for place in read])))
+    return interleaved(parts), numbers, indexes
 
 
 def _events(chunks: Iterator[bytes], steps: Sequence[str], read: Callable[[bytes], Record]) -> Iterator[Placed]:
