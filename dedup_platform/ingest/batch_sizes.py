@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from dedup_platform.planning.moments import utc_datetime
 from dedup_platform.sources.kafka import Range
 from dedup_platform.sources.kafka.deliveries import stamped_at
-from dedup_platform.sources.kafka.reading import messages_of
+from dedup_platform.sources.kafka.reading import messages_of, size_of
 from dedup_platform.stream import KafkaSource
 
 _FIRST_BYTES_A_SECOND = 4 * 2**20  # of a process that has not taken in any batch yet
@@ -22,7 +22,7 @@ def sample(source: KafkaSource, options: Mapping[str, str], ranges: Sequence[Ran
     found = list(messages_of(source, options, few))
     if not found:
         return _MESSAGE_BYTES, datetime.now(UTC)
-    size = sum(len(message.value() or b"") + _MESSAGE_BYTES for message in found) / len(found)
+    size = sum(size_of(message) + _MESSAGE_BYTES for message in found) / len(found)
     return size, utc_datetime(min(stamped_at(message.timestamp()) for message in found))
 
 

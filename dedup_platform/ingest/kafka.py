@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from dedup_platform import tables
-from dedup_platform.errors import ConflictError, HeldBatchError, SourceError, UnknownOffsetsError
+from dedup_platform.errors import ConflictError, HeldBatchError, SourceChangedError, SourceError, UnknownOffsetsError
 from dedup_platform.ingest.append import Span
 from dedup_platform.ingest.batch_sizes import most, sample
 from dedup_platform.ingest.intake import Intake, buckets_for
@@ -276,6 +276,7 @@ class KafkaIntake(Intake):
         try:
             self._count_records(staged, spans)
             check_offsets(stream, spans, batch)
+            _check_same(stream, topic, state)
             self._check_share(stream, state, batch, spans)
         except Exception:
             self.lake.discard(staged)
@@ -336,6 +337,15 @@ class KafkaIntake(Intake):
                 topic.commit_group(group, own)
         except SourceError as error:
             _LOG.warning("%s: the offsets of the consumer group %s are not up to date: %s", stream.name, group, error)
+
+
+def _check_same(stream: Stream, topic: Topic, state: TopicState) -> None:
+    """Refuse what may have been read of a topic of the same name that took the place of the one that was looked at."""
+    if topic.id_now() not in (None, state.topic_id):
+        raise SourceChangedError(
+            f"{stream.name}: topic {stream.kafka.topic} was deleted and created again while it was read; nothing of "
+            "it was taken in. Run again."
+        )
 
 
 def group_of(stream: Stream) -> str:

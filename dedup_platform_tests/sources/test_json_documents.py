@@ -52,6 +52,12 @@ def test_a_document_over_many_lines() -> None:
     assert [place for _, *place in events(content.encode(), "detail", "list")] == [[0, 0], [0, 1]]
 
 
+def test_a_document_over_many_lines_that_breaks_off_takes_the_rest_of_the_file() -> None:
+    rest = '}\n{"Records": [{"b": 2}]}'
+    content = f'{{"sent": {{\n"x": 1\n}}, "Records": [{{"a": 1}}, {rest}'
+    assert events(content.encode(), "Records") == [('{"a": 1}', 0, 0), (f"{MALFORMED_RECORD}: {rest}", 0, 1)]
+
+
 def test_a_list_that_is_the_whole_file() -> None:
     assert events(b'\xef\xbb\xbf [\n{"a":1},\n{"a":2}\n]\n') == [('{"a":1}', 0, 0), ('{"a":2}', 0, 1)]
     assert events(b'[{"a":1}][]\n[{"a":2}]') == [('{"a":1}', 0, 0), ('{"a":2}', 2, 0)]

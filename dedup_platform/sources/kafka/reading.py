@@ -23,7 +23,7 @@ from dedup_platform.sources.kafka.positions import Place
 from dedup_platform.sources.registry import log_in
 from dedup_platform.stream import KafkaSource, Stream
 
-__all__ = ["Range", "messages_of", "ranges_of_task", "read_ranges"]
+__all__ = ["Range", "messages_of", "ranges_of_task", "read_ranges", "size_of"]
 
 _MOST_AT_ONCE, _FIRST_AT_ONCE = 10_000, 100
 """Messages that are taken from the client together, if they are small; and before it is known how large they are."""
@@ -140,7 +140,7 @@ def _until_end(source: KafkaSource, consumer: Consumer, range_: Range) -> Iterat
                 ended_at = offset
                 continue
             last, ended_at = time.monotonic(), None
-            size += _size_of(message)
+            size += size_of(message)
             yield message
             if offset == range_.end - 1:
                 return
@@ -163,7 +163,7 @@ def _lost(error: KafkaError, range_: Range) -> str:
     return f"partition {range_.partition}: {error.str()}"
 
 
-def _size_of(message: Message) -> int:
+def size_of(message: Message) -> int:
     """How many bytes it holds: keys become rows as values do, and headers, which nobody looks at, are there, too."""
     return len(message.value() or b"") + len(message.key() or b"") + _size_of_headers(message)
 
@@ -171,7 +171,7 @@ def _size_of(message: Message) -> int:
 def _size_of_headers(message: Message) -> int:
     try:
         headers: Any = message.headers() or ()
-    except UnicodeDecodeError:  # of a name: they cannot be asked for at all
+    except (SystemError, UnicodeDecodeError):  # a name is no UTF-8: they cannot be asked for at all
         return 0
     return sum(len(name) + len(value or b"") for name, value in headers)
 
@@ -182,7 +182,7 @@ def _portions(messages: Iterator[Message]) -> Iterator[list[Message]]:
     size = 0
     for message in messages:
         portion.append(message)
-        size += _size_of(message)
+        size += size_of(message)
         if size >= MAX_BYTES or len(portion) >= MAX_ROWS:
             yield portion
             portion, size = [], 0

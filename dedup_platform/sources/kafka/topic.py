@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # names that it passes on
     AdminClient,
     ConfigResource,
@@ -62,6 +62,19 @@ class Topic:
         extents = {each: OffsetExtent(first[each], stable[each], max(end[each], stable[each])) for each in partitions}
         stamp = settings["message.timestamp.type"].value
         return TopicState(str(described.topic_id), stamp == "LogAppendTime", extents)
+
+    def id_now(self) -> str | None:
+        """What tells it from one of the same name that is made after it is deleted; None if there is none now."""
+        with failures_named(self.source):
+            asking = Asking(properties(self.source, self._options))
+            asked = TopicCollection([self.source.topic])
+            [found] = asking.admin.describe_topics(asked, request_timeout=SECONDS_TO_ANSWER).values()
+            try:
+                return str(asking.answer(found).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    return None
+                raise
 
     def group_offsets(self, group: str, partitions: Iterable[int]) -> dict[int, int]:
         """What a consumer group has committed; partitions without any are left out."""

@@ -120,11 +120,13 @@ class JsonScanner:
     def pass_brackets(self, depth: int) -> None:
         """Pass the ends of so many objects and lists, and all that is in them."""
         while depth:
-            if found := _TO_BRACKET.match(self._data, self._at):
-                self._at = found.end()
+            begin = self._at
+            found = _TO_BRACKET.match(self._data, self._at)
+            self._at = found.end() if found else self._end_of(_NO_BRACKETS)
+            self.ends_of_lines += self._data.find(b"\n", begin, self._at) >= 0
+            if found:
                 depth += 1 if self._data[self._at - 1] in b"[{" else -1
                 continue
-            self._at = self._end_of(_NO_BRACKETS)
             if self._at < len(self._data):
                 self._pass_string()
             elif not self._read_on():

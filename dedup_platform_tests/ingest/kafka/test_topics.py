@@ -3,12 +3,15 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
-from dedup_platform.errors import LostRecordsError, SourceError
+from dedup_platform.errors import LostRecordsError, SourceChangedError, SourceError
+from dedup_platform.ingest.batch_sizes import sample
+from dedup_platform.ingest.offset_ranges import check_offsets
 from dedup_platform.lake.snapshots import head
 from dedup_platform.lake.staged import Staged
 from dedup_platform.maintenance import procedures
@@ -224,6 +227,52 @@ def test_a_topic_that_was_created_again_is_another_one(new_topic: NewTopic, read
     platform.repair(NAME)
     assert sorted(row["event_id"] for row in rows(platform, DEDUPLICATED_EVENTS)) == ["e1", "e2", "e3", "e4"]
     assert wrong_rows(platform, NAME) == []
+
+
+def test_a_topic_that_is_created_again_while_it_is_read_is_not_taken_for_itself(
+    new_topic: NewTopic, reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic()
+    topic.produce(*map(event, range(3)))
+    platform = reading(topic)
+    # The tables are there.
+    platform.ingest(NAME)
+    topic.produce(event(3))
+
+    def after_it_is_another(*of: Any) -> Any:
+        monkeypatch.undo()
+        topic.delete()
+        topic.server.create_topic(topic.name, 1)
+        topic.produce(*map(event, range(10, 15)))
+        return sample(*of)
+
+    monkeypatch.setattr("dedup_platform.ingest.kafka.sample", after_it_is_another)
+    with pytest.raises(SourceChangedError, match=f"topic {topic.name} was deleted and created again while it was read"):
+        platform.ingest(NAME)
+    with pytest.raises(LostRecordsError, match="was deleted and created again: what followed offset 2"):
+        platform.ingest(NAME)
+    platform.source.accept_losses(NAME)
+    platform.ingest(NAME)
+    assert sorted(row["event_id"] for row in rows(platform)) == sorted(
+        f"e{number}" for number in [*range(3), *range(10, 15)]
+    )
+
+
+def test_a_topic_that_is_deleted_once_it_is_read_is_kept(
+    new_topic: NewTopic, reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic()
+    topic.produce(event(1))
+
+    def once_it_is_read(*of: Any) -> None:
+        check_offsets(*of)
+        topic.delete()
+
+    monkeypatch.setattr("dedup_platform.ingest.kafka.check_offsets", once_it_is_read)
+    platform = reading(topic)
+    with pytest.raises(SourceError, match="there is no such topic"):
+        platform.ingest(NAME)
+    assert [row["event_id"] for row in rows(platform)] == ["e1"]
 
 
 def test_from_the_end_on_means_from_the_first_look_on(new_topic: NewTopic, reading: Reading) -> None:
