@@ -9,6 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from dedup_platform import cli
+from dedup_platform.cli import console
 
 EVENT = {"actor": {"id": "ann"}, "id": "e1", "time": "2024-03-01T10:00:00Z", "note": ""}
 FIELDS: dict[str, Any] = {"entity_id": "actor.id", "event_id": "id", "event_time": "time"}
@@ -18,7 +19,7 @@ FIELDS: dict[str, Any] = {"entity_id": "actor.id", "event_id": "id", "event_time
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DEDUP_PLATFORM_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DEDUP_PLATFORM_STREAMS", str(tmp_path / "streams"))
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(console.out, "width", 200)
     (tmp_path / "streams").mkdir()
     return tmp_path
 
@@ -91,7 +92,7 @@ def test_files_that_are_not_there(path: str, folder: Path) -> None:
     write(folder, "clicks", path=path.format(folder=folder))
     told = check(code=5)
     assert "other: of 1 records that wait 1 are events" in told
-    assert path.format(folder=folder).partition("*")[0] in told
+    assert str(Path(path.format(folder=folder)).parent) in told
 
 
 def test_a_run_whose_records_become_nothing_fails_and_tells_the_way_out(folder: Path) -> None:
