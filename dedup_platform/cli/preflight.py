@@ -38,10 +38,13 @@ def refused(stream: Stream, sample: Sample) -> StreamFileError | None:
 
 
 def without_events(platform: Platform, stream: Stream, status: Status) -> EmptyStreamError | None:
-    """What to say of a stream of which records were taken in, and no event or no session came; else None."""
+    """What to say of a stream of which records were taken in, and no event or no session came; else None.
+
+    Where `reject` says which share of a batch may be rejected, that decides, and whoever accepts such a batch.
+    """
     rows = {each.table: each.rows for each in status.tables}
     events = rows.get(tables.DEDUPLICATED_EVENTS, 0)
-    if status.records_read and status.rejected == status.records_read:
+    if status.records_read and status.rejected == status.records_read and not stream.reject:
         counted = platform.rejected.reasons(stream.name)
         reasons = ", ".join(f"{each.reason} {each.records:,}" for each in counted)
         what = f"all {status.records_read:,} records were rejected: {reasons}"

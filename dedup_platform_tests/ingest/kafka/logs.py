@@ -55,6 +55,9 @@ class Message:
     def key(self) -> None:
         return None
 
+    def headers(self) -> None:
+        return None
+
     def value(self) -> bytes:
         return json.dumps(event(self.number or 0)).encode()
 
@@ -78,6 +81,9 @@ class _Asked:
 
     def state(self) -> TopicState:
         return self.log.state()
+
+    def id_now(self) -> str:
+        return self.log.topic_id
 
     def group_offsets(self, _: str, offsets: Mapping[int, int]) -> Mapping[int, int]:
         return offsets
