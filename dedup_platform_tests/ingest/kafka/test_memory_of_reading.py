@@ -29,7 +29,7 @@ def produce_large(topic: Topic, where: str) -> None:
         headers: list[tuple[str, str | bytes | None]] = [("padding", b"\0" * LARGE)] if where == "header" else []
         producer.produce(topic.name, json.dumps(event(number, **padding)), partition=0, headers=headers)
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(300) == 0
 
 
 @pytest.mark.parametrize("where", ["value", "header"])
