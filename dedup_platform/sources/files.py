@@ -317,9 +317,12 @@ def _opened_on_s3(file: SourceFile, s3: S3Access) -> AbstractContextManager[Bina
 def _opened(file: SourceFile) -> Iterator[BinaryIO]:
     try:
         with file.opened() as content:
+            begun = os.fstat(content.fileno())
             yield content
-            # Only at the end: what changed before or meanwhile shows then too.
-            if stamp(os.fstat(content.fileno())) != (file.size, file.etag):
+            # Only at the end: what changed before or meanwhile shows then too. Who sets the time of modification back
+            # sets that of the change of status on.
+            ended = os.fstat(content.fileno())
+            if stamp(ended) != (file.size, file.etag) or ended.st_ctime_ns != begun.st_ctime_ns:
                 raise SourceChangedError(f"{one_line(file.path)} changed since it was listed")
     except OSError as error:
         raise SourceError(file.path, f"cannot be read: {error.strerror}") from None

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import zlib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -154,15 +155,20 @@ def test_a_file_that_is_not_as_it_was_listed_fails_the_job_by_name(
         read_files(spark, stream, files).collect()
 
 
-def test_a_file_written_while_it_is_read_is_noticed_at_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_hidden", [False, True], ids=["longer", "with its old size and time"])
+def test_a_file_written_while_it_is_read_is_noticed_at_its_end(tmp_path: Path, is_hidden: bool) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(HEADER + LINES * 10)
     stream = click_stream("csv", tmp_path)
     [file] = list_files(stream, NOW).ready
     records = records_of(stream, file)
     next(records)
-    with path.open("ab") as more:
-        more.write(b"u,e,2024-03-01\n")
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    with path.open("r+b") as other:
+        other.seek(0, os.SEEK_SET if is_hidden else os.SEEK_END)
+        other.write(b"u,e,2024-03-01\n")
+    if is_hidden:
+        os.utime(path, ns=times)
     with pytest.raises(SourceChangedError):
         list(records)
 
