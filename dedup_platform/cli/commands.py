@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dedup_platform import tables
-from dedup_platform.cli import explain, rejected, sinks, sources, values
+from dedup_platform.cli import explain, output, rejected, sinks, sources, values
 from dedup_platform.cli.console import err, out
 from dedup_platform.cli.deployment import Deployment, Outcome, ordinals
 from dedup_platform.cli.exits import NOT_EQUAL
@@ -143,8 +143,6 @@ def plan(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         values.print_json([values.plan_value(stream, each) for stream, each in plans])
     elif plans or not outcome.failures:
-        from dedup_platform.cli import output
-
         output.print_plans(out, plans)
         for name in outcome.done:
             output.print_rejected_hint(out, name, platform.rejected.count(name))
@@ -231,8 +229,6 @@ def maintain(
     if as_json:
         values.print_json({name: [asdict(table) for table in found] for name, found in outcome.done.items()})
     else:
-        from dedup_platform.cli import output
-
         output.print_upkeep(out, outcome.done)
     outcome.end()
 
@@ -308,18 +304,21 @@ def run_connect_server(
 
 
 def _check(deployment: Deployment, as_json: bool, offline: bool) -> None:
-    from dedup_platform.cli import output, preflight
+    from dedup_platform.cli import preflight
+    from dedup_platform.cli.sample import columns_value, print_columns
 
     platform = deployment.platform()
     for each in deployment.streams.values():
         platform.lake.check(each)
-    outcome: Outcome[Sample] = Outcome({}, list(deployment.broken))
-    if not offline:
-        outcome = deployment.for_each(None, lambda stream: preflight.looked_at(platform, stream))
+    outcome: Outcome[Sample] = (
+        Outcome({}, list(deployment.broken))
+        if offline
+        else deployment.for_each(None, lambda stream: preflight.looked_at(platform, stream))
+    )
     refused = (preflight.refused(deployment.streams[name], sample) for name, sample in outcome.done.items())
     outcome.failures.extend(problem for problem in refused if problem)
     if as_json:
-        told = {name: {"sample": preflight.sample_value(sample)} for name, sample in outcome.done.items()}
+        told = {name: {"sample": columns_value(sample)} for name, sample in outcome.done.items()}
         values.print_json(
             [each.model_dump(mode="json") | told.get(each.name, {}) for each in deployment.streams.values()]
         )
@@ -328,7 +327,7 @@ def _check(deployment: Deployment, as_json: bool, offline: bool) -> None:
         for name in deployment.streams:
             output.print_switched_off(out, name, platform.switched_off(name))
         for name, sample in outcome.done.items():
-            preflight.print_columns(out, name, sample)
+            print_columns(out, name, sample)
     outcome.end()
 
 
@@ -340,8 +339,6 @@ def _print_status(deployment: Deployment, name: str | None, as_json: bool, of_ru
     if as_json:
         values.print_json([values.status_value(*each) for each in statuses])
     else:
-        from dedup_platform.cli import output
-
         output.print_status(out, statuses)
     if of_run:
         of_run.failures.extend(_without_events(platform, statuses))

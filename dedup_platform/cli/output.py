@@ -1,26 +1,29 @@
 """What the command line shows: tables for people, plain values for programs. Nothing is computed here but totals."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dedup_platform.demo import Score
 from dedup_platform.escapes import one_line
-from dedup_platform.ingest.kafka import PartitionOffsets
-from dedup_platform.maintenance.upkeep import Upkeep
 from dedup_platform.orchestration.publish_words import saved
 from dedup_platform.planning.circuit_breaker import sentence
-from dedup_platform.planning.planner import StaleCell, TablePlan
-from dedup_platform.platform import Status
-from dedup_platform.platform.claims import claim_sentence
-from dedup_platform.stream import KafkaSource, Stream, format_duration
+
+if TYPE_CHECKING:
+    from dedup_platform.demo import Score
+    from dedup_platform.ingest.kafka import PartitionOffsets
+    from dedup_platform.maintenance.upkeep import Upkeep
+    from dedup_platform.planning.planner import StaleCell, TablePlan
+    from dedup_platform.platform import Status
+    from dedup_platform.stream import Stream
 
 SHOWN = 10
 """How many files that are left alone are listed."""
@@ -29,6 +32,8 @@ ID_LENGTH = 12
 
 def print_streams(console: Console, streams: Iterable[Stream]) -> None:
     """One line for each stream."""
+    from dedup_platform.stream import format_duration
+
     table = plain_table("stream", "partitions", "window", "timeout", "source~")
     for stream in streams:
         source = f"{stream.source.format}: {_source(stream)}"
@@ -60,8 +65,9 @@ def print_rejected_hint(console: Console, stream: str, rejected: int) -> None:
 
 
 def _source(stream: Stream) -> str:
-    source = stream.source
-    return f"{source.topic} at {source.brokers}" if isinstance(source, KafkaSource) else source.place
+    if stream.source.kind == "kafka":
+        return f"{stream.kafka.topic} at {stream.kafka.brokers}"
+    return stream.files.place
 
 
 def print_plans(console: Console, plans: Sequence[tuple[Stream, TablePlan]]) -> None:
@@ -84,10 +90,12 @@ def print_plans(console: Console, plans: Sequence[tuple[Stream, TablePlan]]) -> 
 
 def print_status(console: Console, statuses: Iterable[tuple[Stream, Status]]) -> None:
     """Each stream's tables, its source, and who works on what."""
+    from dedup_platform.platform.claims import claim_sentence
+
     for stream, status in statuses:
         waiting = status.waiting
         waits = f"{waiting.amount} wait, {len(waiting.changed):,} changed" if waiting else "the source cannot be asked"
-        files = "" if isinstance(stream.source, KafkaSource) else f"{status.files_read:,} files read with "
+        files = "" if stream.source.kind == "kafka" else f"{status.files_read:,} files read with "
         read = f"{files}{status.records_read:,} records"
         console.print(f"[bold]{status.stream}[/bold]: {read}, {status.rejected:,} of them rejected; {waits}")
         if status.trouble:
@@ -252,6 +260,8 @@ def _progress(status: Status) -> str:
 
 
 def _extent(stream: Stream, cells: Sequence[StaleCell]) -> tuple[str, str, str, str]:
+    from dedup_platform.stream import format_duration
+
     longest = max(cell.waiting for cell in cells)
     waiting = format_duration(timedelta(seconds=round(longest.total_seconds())))
     rows = sum(cell.rows for cell in cells)

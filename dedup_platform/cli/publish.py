@@ -10,6 +10,7 @@ from dedup_platform.cli import values
 from dedup_platform.cli.console import out
 from dedup_platform.cli.deployment import Deployment, Outcome, ordinals
 from dedup_platform.cli.options import JsonOption, StreamsOption
+from dedup_platform.orchestration.publish_words import sentence, told
 from dedup_platform.tables import SESSIONS
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ def publish(
     as_json: JsonOption = False,
 ) -> None:
     """Bring feeds and sinks up to date with the tables; `run` and the sensors do it by themselves."""
-    from dedup_platform.orchestration.publish_words import sentence, told
-
     deployment = Deployment.of(streams)
     platform = deployment.platform()
     chosen = deployment.chosen(stream)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dedup_platform.cli import values
+from dedup_platform.cli import rejected_output, values
 from dedup_platform.cli.console import err, out
 from dedup_platform.cli.deployment import Deployment
 from dedup_platform.cli.exits import REFUSED
@@ -44,13 +44,11 @@ def list_rejected(
     as_json: JsonOption = False,
 ) -> None:
     """Count rejected records by reason; where any option chooses some, list those too (20 without --limit)."""
-    from dedup_platform.cli import rejected_output
-
     deployment = Deployment.of(streams)
     deployment.chosen(stream)
     platform, choice = deployment.platform(), _choice(reason, source, since, until)
     reasons = platform.rejected.reasons(stream, choice)
-    is_chosen = any(each is not None for each in (reason, source, since, until, limit))
+    is_chosen = limit is not None or choice != _choice(None, None, None, None)
     records = platform.rejected.first(stream, choice, limit or rejected_output.RECORDS_SHOWN) if is_chosen else []
     if as_json:
         values.print_json(values.rejected_value(reasons, records))
@@ -69,8 +67,6 @@ def show_rejected(
     as_json: JsonOption = False,
 ) -> None:
     """Show one rejected record whole: its payload as text, or hexadecimal if it is none, and its context."""
-    from dedup_platform.cli import rejected_output
-
     deployment = Deployment.of(streams)
     deployment.chosen(stream)
     record = deployment.platform().rejected.record(stream, source, partition, offset, index)
@@ -128,8 +124,6 @@ def drop(
 
 def print_outcome(stream: Stream, outcome: Outcome, as_json: bool) -> None:
     """What became of records that were decoded again, or dropped."""
-    from dedup_platform.cli import rejected_output
-
     if as_json:
         values.print_json(values.outcome_value(stream, outcome))
     else:

@@ -1,14 +1,19 @@
 """What the commands about rejected records print for people."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from dedup_platform.cli.output import as_given, moment, plain_table, span
 from dedup_platform.cli.values import beginning, record_value
-from dedup_platform.replay.rejected import Outcome, ReasonCount, RejectedRecord
-from dedup_platform.stream import Stream
+
+if TYPE_CHECKING:
+    from dedup_platform.replay.rejected import Outcome, ReasonCount, RejectedRecord
+    from dedup_platform.stream import Stream
 
 RECORDS_SHOWN = 20
 """How many rejected records are listed."""

@@ -13,6 +13,7 @@ from dedup_platform.cli.values import print_json
 from dedup_platform.sources.sample import Sample, SampledRecord, sampled
 
 _WIDEST = 60
+_WIDEST_OF_SEVERAL = 30
 
 
 def tell_sample(deployment: Deployment, file: Path, stream: str | None, as_json: bool) -> None:
@@ -32,7 +33,7 @@ def _print(console: Console, sample: Sample) -> None:
     for record in sample.records:
         _print_record(console, record)
     events, total = sample.reasons[None], sample.reasons.total()
-    told = [f"{count:,} rejected as {reason}" for reason, count in sample.reasons.items() if reason]
+    told = [f"{count:,} rejected as {reason}" for reason, count in sample.rejected.items()]
     console.print(f"Of the first {total:,} records: {', '.join([f'{events:,} events', *told])}.", markup=False)
 
 
@@ -55,10 +56,50 @@ def _print_record(console: Console, record: SampledRecord) -> None:
         console.print(table)
 
 
+def print_columns(console: Console, name: str, sample: Sample) -> None:
+    """How many of the records that wait at a stream's source have each field, and the first values."""
+    if not sample.reasons:
+        console.print(f"{name}: nothing waits to be read.", markup=False)
+        return
+    total, events = sample.reasons.total(), sample.reasons[None]
+    rejected = f", others rejected: {rejected_in(sample)}" if events < total else ""
+    console.print(f"{name}: of {total:,} records that wait {events:,} are events{rejected}", markup=False)
+    table = plain_table("column", "field~", "found#", "empty#", "absent#", "unreadable#", "values~")
+    for column, each in sample.columns.items():
+        numbers = [f"{number:,}" for number in (each.found, each.empty, each.absent, each.unreadable)]
+        values = " | ".join(_short(text, _WIDEST_OF_SEVERAL) for text in each.values)
+        table.add_row(column, as_given(each.named), *numbers, as_given(values))
+    if sample.columns:
+        console.print(table)
+
+
+def rejected_in(sample: Sample) -> str:
+    """Why records would be rejected, the most frequent reason first."""
+    return ", ".join(f"{reason} {count:,}" for reason, count in sample.rejected.most_common())
+
+
+def columns_value(sample: Sample) -> dict[str, Any]:
+    """What `print_columns` tells, for programs."""
+    columns = {
+        column: {
+            "field": each.named,
+            "found": each.found,
+            "empty": each.empty,
+            "absent": each.absent,
+            "unreadable": each.unreadable,
+            "values": each.values,
+        }
+        for column, each in sample.columns.items()
+    }
+    return _counts(sample) | {"columns": columns}
+
+
+def _counts(sample: Sample) -> dict[str, Any]:
+    return {"events": sample.reasons[None], "rejected": dict(sample.rejected)}
+
+
 def _value(sample: Sample) -> dict[str, Any]:
-    return {
-        "events": sample.reasons[None],
-        "rejected": {reason: count for reason, count in sample.reasons.items() if reason},
+    return _counts(sample) | {
         "records": [
             {
                 "source_offset": record.offset,
@@ -79,5 +120,5 @@ def _value(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _WIDEST else text[:_WIDEST] + "…"
+def _short(text: str, widest: int = _WIDEST) -> str:
+    return text if len(text) <= widest else text[:widest] + "…"

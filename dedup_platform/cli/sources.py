@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dedup_platform.cli import values
+from dedup_platform.cli import output, values
 from dedup_platform.cli.console import out
 from dedup_platform.cli.deployment import Deployment
 from dedup_platform.cli.options import JsonOption, StreamArgument, StreamsOption
@@ -70,8 +70,6 @@ def show_offsets(stream: StreamArgument, streams: StreamsOption = None, as_json:
     """How far each partition of a topic has been read, and what its consumer group was told."""
     deployment = Deployment.of(streams)
     offsets = deployment.platform().source.offsets(deployment.of_topic(stream).name)
-    from dedup_platform.cli import output
-
     if as_json:
         values.print_json([asdict(each) for each in offsets])
     else:

@@ -1,9 +1,14 @@
 """What was published, in words for people. Without Dagster: commands say them, too, and are to start quickly."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from dedup_platform import tables
-from dedup_platform.changes import FeedCommit, Published
+
+if TYPE_CHECKING:
+    from dedup_platform.changes import FeedCommit, Published
 
 
 def sentence(done: FeedCommit) -> str:

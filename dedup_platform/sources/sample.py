@@ -120,6 +120,11 @@ class Sample:
             self.names.update(dict.fromkeys(islice(_names_in(content), _MOST_NAMES)))
 
     @property
+    def rejected(self) -> Counter[str]:
+        """How many would be rejected, by reason."""
+        return Counter({reason: count for reason, count in self.reasons.items() if reason})
+
+    @property
     def wrong_names(self) -> Iterator[tuple[str, str]]:
         """The columns of what the stream file names and no record has, each with what may have been meant."""
         for name, column in self.columns.items():
@@ -158,8 +163,7 @@ def sampled_rows(stream: Stream, rows: Iterable[Mapping[str, Any]]) -> Sample:
         fields: tuple[SampledField, ...] = ()
         is_safe = not (reason or "").startswith(ENDED_PROCESS) and len(payload or b"") <= _LARGEST_PAYLOAD
         if is_safe:
-            kept = (payload, row["payload_context"], row["source"], row["arrival_time"])
-            content, delivery = decoder.kept(*kept)
+            content, delivery = decoder.kept(payload, row["payload_context"], row["source"], row["arrival_time"])
             fields = () if isinstance(content, str) else tuple(teller.fields(content, delivery))
         found.note(SampledRecord(row["source_offset"], row["source_index"], reason, payload or b"", fields), content)
     return found
@@ -258,8 +262,8 @@ class _Teller:
 
     def _is_absent(self, said: Definition, record: Fields) -> bool:
         """Whether none of the fields that a definition names is there. One that names none is never absent."""
-        paths = list(paths_in(said))
-        return bool(paths) and not any(_is_there(path, record, self._format == "parquet") for path in paths)
+        named = field_reader(said, self._format).named
+        return bool(named) and all(each.find(record, "") is ABSENT for each in named)
 
     def _is_nothing(self, said: Definition, record: Fields, delivery: Delivery) -> bool:
         return field_reader(said, self._format).value(record, delivery.path) in (None, "")
@@ -291,15 +295,6 @@ def _end(path: FieldPath, record: Fields, maps_are_pairs: bool) -> str | None:
             return _nothing_in(text_of_steps(path.steps[: number + 1]), inner)
         value = inner
     return _nothing_in(path.text, value)
-
-
-def _is_there(path: FieldPath, record: Fields, maps_are_pairs: bool) -> bool:
-    if path.name is not None and path.name in record:
-        return True
-    value: Any = record
-    for step in path.steps or (path.text,):
-        value = step_into(value, step, maps_are_pairs)
-    return value is not ABSENT
 
 
 def _nothing_in(there: str, value: Any) -> str | None:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from dedup_platform.errors import SourceError
 from dedup_platform.stream import KafkaSource
 
-__all__ = ["SECONDS_TO_ANSWER", "Asking", "described", "failures_named", "properties", "reason_of"]
+__all__ = ["SECONDS_TO_ANSWER", "Asking", "described", "failures_named", "is_of_no_topic", "properties", "reason_of"]
 
 T = TypeVar("T")
 
@@ -20,6 +20,7 @@ SECONDS_TO_ANSWER = 30.0
 """How long brokers may be away, as in a restart, before it is an error."""
 
 _SECONDS_BETWEEN_LOOKS = 0.5
+_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
 _LOG = logging.getLogger(__name__)
@@ -90,12 +91,16 @@ def reason_of(error: object) -> str:
     return error.str() or error.name()
 
 
-def _reason(error: KafkaException) -> str:
+def is_of_no_topic(error: KafkaException) -> bool:
+    """Whether there is no topic of the name that was asked about."""
     told = error.args[0] if error.args else error
-    unknown = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-    if isinstance(told, KafkaError) and told.code() in unknown:
+    return isinstance(told, KafkaError) and told.code() in _UNKNOWN
+
+
+def _reason(error: KafkaException) -> str:
+    if is_of_no_topic(error):
         return "there is no such topic; create it, or correct source.topic"
-    return reason_of(told)
+    return reason_of(error.args[0] if error.args else error)
 
 
 def _ignore(error: KafkaError) -> None:

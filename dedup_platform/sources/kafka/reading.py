@@ -25,8 +25,8 @@ from dedup_platform.stream import KafkaSource, Stream
 
 __all__ = ["Range", "messages_of", "ranges_of_task", "read_ranges", "size_of"]
 
-_MOST_AT_ONCE, _FIRST_AT_ONCE = 10_000, 100
-"""Messages that are taken from the client together, if they are small; and before it is known how large they are."""
+_AT_ONCE = 100
+"""Messages that are taken from the client together: few, as each may be large."""
 
 
 @dataclass(frozen=True)
@@ -124,13 +124,10 @@ _READING: dict[str, Any] = {
 
 def _until_end(source: KafkaSource, consumer: Consumer, range_: Range) -> Iterator[Message]:
     last, ended_at = time.monotonic(), None
-    at_once = _FIRST_AT_ONCE
     while True:
         # To ask for many waits until there are so many; what came already comes at once.
         first = consumer.poll(1.0)
-        messages = [first, *consumer.consume(at_once, 0.0)] if first else []
-        size = 0
-        for message in messages:
+        for message in [first, *consumer.consume(_AT_ONCE, 0.0)] if first else []:
             if (error := message.error()) and error.code() != KafkaError._PARTITION_EOF:
                 raise SourceError(described(source), _lost(error, range_))
             if (offset := offset_of(message)) >= range_.end:
@@ -140,12 +137,9 @@ def _until_end(source: KafkaSource, consumer: Consumer, range_: Range) -> Iterat
                 ended_at = offset
                 continue
             last, ended_at = time.monotonic(), None
-            size += size_of(message)
             yield message
             if offset == range_.end - 1:
                 return
-        if size:
-            at_once = min(_MOST_AT_ONCE, max(1, MAX_BYTES * len(messages) // size))
         if time.monotonic() - last > SECONDS_TO_ANSWER:
             raise SourceError(described(source), _silence(range_, ended_at))
 

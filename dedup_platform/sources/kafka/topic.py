@@ -4,15 +4,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # names that it passes on
     AdminClient,
     ConfigResource,
     OffsetSpec,
     ResourceType,
+    TopicDescription,
 )
 
-from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, Asking, failures_named, properties
+from dedup_platform.sources.kafka.client import SECONDS_TO_ANSWER, Asking, failures_named, is_of_no_topic, properties
 from dedup_platform.stream import KafkaSource
 
 __all__ = ["OffsetExtent", "Topic", "TopicState"]
@@ -49,8 +50,7 @@ class Topic:
         with failures_named(self.source):
             asking = Asking(properties(self.source, self._options))
             admin, answer = asking.admin, asking.answer
-            [found] = admin.describe_topics(TopicCollection([name]), request_timeout=SECONDS_TO_ANSWER).values()
-            described = answer(found)
+            described = self._described(asking)
             resource = ConfigResource(ResourceType.TOPIC, name)
             [found] = admin.describe_configs([resource], request_timeout=SECONDS_TO_ANSWER).values()
             settings = answer(found)
@@ -66,13 +66,10 @@ class Topic:
     def id_now(self) -> str | None:
         """What tells it from one of the same name that is made after it is deleted; None if there is none now."""
         with failures_named(self.source):
-            asking = Asking(properties(self.source, self._options))
-            asked = TopicCollection([self.source.topic])
-            [found] = asking.admin.describe_topics(asked, request_timeout=SECONDS_TO_ANSWER).values()
             try:
-                return str(asking.answer(found).topic_id)
+                return str(self._described(Asking(properties(self.source, self._options))).topic_id)
             except KafkaException as error:
-                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                if is_of_no_topic(error):
                     return None
                 raise
 
@@ -88,6 +85,11 @@ class Topic:
         told = [TopicPartition(self.source.topic, partition, offset) for partition, offset in sorted(offsets.items())]
         with failures_named(self.source), _Closing(Consumer(self._of_group(group))) as consumer:
             consumer.commit(offsets=told, asynchronous=False)
+
+    def _described(self, asking: Asking) -> TopicDescription:
+        asked = TopicCollection([self.source.topic])
+        [found] = asking.admin.describe_topics(asked, request_timeout=SECONDS_TO_ANSWER).values()
+        return asking.answer(found)
 
     def _of_group(self, group: str) -> dict[str, Any]:
         return {**properties(self.source, self._options), "group.id": group, "enable.auto.commit": False}

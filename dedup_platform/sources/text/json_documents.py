@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 import polars as pl
 
 from dedup_platform.sources.contents import Batch, listed
-from dedup_platform.sources.frame_sizes import rows_of
+from dedup_platform.sources.frame_sizes import MAX_BYTES, rows_of
 from dedup_platform.sources.interleaved import interleaved
 from dedup_platform.sources.records import (
     MALFORMED_RECORD,
     MAX_RECORD_BYTES,
+    Content,
     Fields,
     Record,
     bounded,
     context_text,
     damaged,
-    oversized,
     undivided,
 )
-from dedup_platform.sources.repeated import Values
+from dedup_platform.sources.repeated import Repeated, Values
 from dedup_platform.sources.text.json_lines import JsonContents
 from dedup_platform.sources.text.json_records import json_content
 from dedup_platform.sources.text.json_scanner import BrokenTextError, JsonScanner
@@ -39,7 +39,6 @@ _FACTS = {"format": "json"}
 _CONTEXT = context_text(**_FACTS)
 _REST = context_text(**_FACTS, rest=True)
 _UNREAD: Fields = {}
-_BATCH_BYTES = 4 * 2**20
 
 
 def json_events(chunks: Iterator[bytes], steps: Sequence[str]) -> Iterator[Placed]:
@@ -48,27 +47,21 @@ def json_events(chunks: Iterator[bytes], steps: Sequence[str]) -> Iterator[Place
     A document without such a list is one rejected record. So is a line that is no JSON, and all that follows the place
     where a document of many lines breaks off: nobody can tell where an event begins there.
     """
-    return _events(chunks, steps, lambda event: bounded(event, json_content, _CONTEXT, _FACTS))
+    return _events(chunks, steps, json_content)
 
 
 def json_event_batches(chunks: Iterator[bytes], steps: Sequence[str], shapes: JsonShapes) -> Iterator[PlacedBatch]:
     """The same records, some together; `shapes` are those of their stream."""
     waiting: list[Placed] = []
     size, rows = 0, rows_of(len(_CONTEXT))
-    for placed in _events(chunks, steps, _unread):
-        if size >= _BATCH_BYTES or len(waiting) == rows:
+    for placed in _events(chunks, steps, lambda _: _UNREAD):
+        if size >= MAX_BYTES or len(waiting) == rows:
             yield _together(waiting, shapes)
             waiting, size = [], 0
         waiting.append(placed)
         size += len(placed[0][0])
     if waiting:
         yield _together(waiting, shapes)
-
-
-def _unread(event: bytes) -> Record:
-    if len(event) > MAX_RECORD_BYTES:
-        return oversized(event, **_FACTS)
-    return event, _UNREAD, _CONTEXT
 
 
 def _together(placed: Sequence[Placed], shapes: JsonShapes) -> PlacedBatch:
@@ -80,13 +73,14 @@ def _together(placed: Sequence[Placed], shapes: JsonShapes) -> PlacedBatch:
     parts: list[tuple[pl.Series, Batch]] = []
     if unread:
         payloads = pl.Series([records[place][0] for place in unread], dtype=pl.Binary)
-        parts += [(pl.Series(unread), batch) for batch in JsonContents(payloads, shapes).batches(_CONTEXT)]
+        batch = payloads, JsonContents(payloads, shapes), Repeated(_CONTEXT, len(payloads))
+        parts.append((pl.Series(unread), batch))
     if read:
         parts.append((pl.Series(read), listed([records[place] for place in read])))
     return interleaved(parts), numbers, indexes
 
 
-def _events(chunks: Iterator[bytes], steps: Sequence[str], read: Callable[[bytes], Record]) -> Iterator[Placed]:
+def _events(chunks: Iterator[bytes], steps: Sequence[str], read: Callable[[bytes], Content]) -> Iterator[Placed]:
     text = JsonScanner(chunks)
     number = index = 0
     while text.peek():
@@ -107,7 +101,7 @@ def _events(chunks: Iterator[bytes], steps: Sequence[str], read: Callable[[bytes
         yield damaged(text.kept, text.damage, **_FACTS), number, index
 
 
-def _document(text: JsonScanner, steps: Sequence[str], read: Callable[[bytes], Record]) -> Iterator[Record]:
+def _document(text: JsonScanner, steps: Sequence[str], read: Callable[[bytes], Content]) -> Iterator[Record]:
     depth, is_there = _enter(text, steps)
     if not is_there:
         text.pass_brackets(depth)
@@ -115,7 +109,7 @@ def _document(text: JsonScanner, steps: Sequence[str], read: Callable[[bytes], R
         return
     for event in text.elements():
         text.ends_of_lines += b"\n" in event
-        yield read(event)
+        yield bounded(event, read, _CONTEXT, _FACTS)
     for step in reversed(steps):
         if text.to_member(step):
             raise BrokenTextError  # the name stands twice
