@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import wraps
 from pathlib import Path
+from pkgutil import resolve_name
 from threading import Lock
 from typing import Any
 from unittest.mock import patch
@@ -63,18 +64,8 @@ def asleep(step: str) -> Iterator[None]:
 
         return called
 
-    module, _, name = target.rpartition(".")
-    owner = _found(module)
-    with patch.object(Boards, "change", change_awake), patch.object(owner, name, sleepy(getattr(owner, name))):
+    with patch.object(Boards, "change", change_awake), patch(target, sleepy(resolve_name(target))):
         yield
-
-
-def _found(path: str) -> Any:
-    """A module, or a class in one."""
-    if path in sys.modules:
-        return sys.modules[path]
-    module, _, name = path.rpartition(".")
-    return getattr(_found(module), name)
 
 
 def main(home: str, file: str, target: str, step: str) -> None:
