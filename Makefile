@@ -57,7 +57,7 @@ test: setup java ## run every test
 
 soak: setup java ## kill ingests, repairs and publishers again and again while EVENTS (1000000) events come, for each of SEEDS (20) seeds
 	$(BIN)/python -m dedup_platform.testing.servers install kafka
-	$(BIN)/python -m pytest $(SOAK) --seeds $(SEEDS) --events $(EVENTS)
+	$(BIN)/python -m pytest $(SOAK) --timeout 3600 --seeds $(SEEDS) --events $(EVENTS)
 
 histories: setup ## live SEEDS (20) random histories of a stream, each judged after every commit
 	$(BIN)/python -m dedup_platform_tests.lives --seeds 0..$(SEEDS)
@@ -66,7 +66,7 @@ fuzz: setup ## damage files and messages of every format and have them read, unt
 	$(BIN)/python -m dedup_platform_tests.fuzzing --seed $${SEED:-$$(date +%s)} $(if $(MINUTES),--minutes $(MINUTES))
 
 test-thorough: setup java ## run every test, the longest ones in full
-	$(TEST) --thorough
+	$(TEST) --thorough --timeout 3600
 
 lint: setup ## check style, formatting, types and import boundaries
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ from dedup_platform.tables import SESSION_CHANGES
 from dedup_platform.testing import Record
 from dedup_platform_tests.changes.test_feeds import Followed
 from dedup_platform_tests.lives.replaced import replaced
+from dedup_platform_tests.variants import some
 
 # The minutes after ten at which events happened, in the order in which they arrive.
 FIRST_FOUR = {"A": 0, "B": 5, "C": 20, "D": 31}
@@ -30,7 +31,7 @@ def the_session(followed: Followed) -> tuple[str, str, str, int]:
     return row["session_id"], f"{row['started_at']:%H:%M}", f"{row['ended_at']:%H:%M}", row["event_count"]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", some([1, 2, 3, 4], quick=[1, 2]))
 def test_a_late_event_before_all_others_updates_one_session(followed: Followed, size: int) -> None:
     arriving = events(followed, FIRST_FOUR)
     for first in range(0, len(arriving), size):

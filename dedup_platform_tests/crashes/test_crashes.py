@@ -125,7 +125,6 @@ def crash_and_run_again(homes: "SimpleQueue[Home]", forks: "SimpleQueue[Forks]",
         forks.put(fork)
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("step", [each if each in QUICK else pytest.param(each, marks=THOROUGH) for each in STEPS])
 def test_killed_and_started_again_ends_with_the_same_rows(
     step: str, outcomes: dict[str, Future[Outcome]], never_killed: dict[str, list[str]]
@@ -139,7 +138,6 @@ def test_killed_and_started_again_ends_with_the_same_rows(
     assert outcome.stale == []
 
 
-@pytest.mark.timeout(3600)
 def test_a_dead_writers_java_process_that_wakes_up_after_newer_commits_changes_nothing(
     homes: "SimpleQueue[Home]", never_killed: dict[str, list[str]]
 ) -> None:
@@ -161,7 +159,6 @@ def test_a_dead_writers_java_process_that_wakes_up_after_newer_commits_changes_n
     homes.put(home)
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     "step",
     [

@@ -159,6 +159,7 @@ def test_runs_that_share_a_session_share_its_workers(server: ConnectServer, tmp_
     assert worker(server.remote) != first
 
 
+@pytest.mark.thorough
 def test_workers_that_begin_after_the_folder_of_their_session_was_removed_can_work(
     server: ConnectServer, tmp_path: Path
 ) -> None:

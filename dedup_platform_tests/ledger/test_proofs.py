@@ -9,6 +9,7 @@ from dedup_platform.maintenance.buckets import Rebucketing
 from dedup_platform.planning.cells import Cell
 from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, RAW_EVENTS, SESSION_FRAGMENTS
 from dedup_platform_tests.lived import ARRIVED, BUCKETS, Lived
+from dedup_platform_tests.variants import some
 
 LATER = ARRIVED + timedelta(days=1)
 MORE = 2 * BUCKETS
@@ -33,7 +34,7 @@ def renumbered(lived: Lived) -> set[Cell]:
     return {Cell(cell.partition, bucket) for cell in lived.cells for bucket in range(MORE)}
 
 
-@pytest.mark.parametrize("is_renumbered", [False, True])
+@pytest.mark.parametrize("is_renumbered", some([False, True], quick=[True]))
 def test_with_all_receipts_lost_every_cell_is_stale(is_renumbered: bool, lived: Lived) -> None:
     cells = renumbered(lived) if is_renumbered else set(lived.cells)
     lived.lose_receipts()
@@ -55,7 +56,7 @@ def test_with_the_receipt_of_one_new_numbering_lost_all_cells_of_that_table_are_
     assert lived.stale() == NOTHING | {SESSION_FRAGMENTS: cells}
 
 
-@pytest.mark.parametrize("is_refolded", [False, True])
+@pytest.mark.parametrize("is_refolded", some([False, True], quick=[True]))
 @pytest.mark.parametrize("table", DERIVED)
 def test_cells_that_a_foreign_writer_changed_are_stale_until_they_are_built(
     table: str, is_refolded: bool, lived: Lived

@@ -23,6 +23,7 @@ from dedup_platform.stream import Stream
 from dedup_platform.testing import HeldClock, Record, lay_out, light_platform, make_stream, record, utc, write_batch
 from dedup_platform_tests.lives.checks import Checks
 from dedup_platform_tests.lives.state import Reader
+from dedup_platform_tests.variants import some
 
 NOW = HeldClock(utc("2030-01-01T00:00"))
 EVENTS = "events"
@@ -318,7 +319,7 @@ def test_what_was_judged_by_other_rules_meanwhile_is_judged_again_with_its_neigh
     assert [start for start, _, _ in found.spans()] == [day(1, 12), day(9, 12)]
 
 
-@pytest.mark.parametrize("buckets", [1, 4])
+@pytest.mark.parametrize("buckets", some([1, 4], quick=[4]))
 def test_raw_that_was_taken_back_to_other_buckets_is_refused_until_they_are_changed(
     tmp_path: Path, buckets: int
 ) -> None:

@@ -18,6 +18,7 @@ from dedup_platform.stream import Sessions, load_stream
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, temporary_platform, utc, write_batch
 from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.homes import Home, all_rows, stale
+from dedup_platform_tests.variants import some
 
 START = utc("2024-01-01T00:00")
 DAY = timedelta(days=1)
@@ -85,7 +86,7 @@ def used_buckets(platform: Platform, home: Home, table: str) -> set[int]:
     return {cell.bucket for cell in platform.ledger.sizes(home.stream.name, table)}
 
 
-@pytest.mark.parametrize("buckets", [16, 1])
+@pytest.mark.parametrize("buckets", some([16, 1], quick=[16]))
 def test_no_row_changes_nothing_becomes_stale_and_late_events_repair_new_cells_only(home: Home, buckets: int) -> None:
     before, platform = all_rows(home.platform()), open_anew(home)
     platform.change_buckets(home.stream.name, buckets)
@@ -156,7 +157,9 @@ def test_what_is_stale_is_repaired_first(home: Home) -> None:
     assert wrong_rows(platform, home.stream.name) == []
 
 
-@pytest.mark.parametrize(("commits", "partitions"), [(1, 2), (4, 7)], ids=["within raw", "after raw"])
+@pytest.mark.parametrize(
+    ("commits", "partitions"), some([(1, 2), (4, 7)], quick=[(1, 2)]), ids=["within raw", "after raw"]
+)
 def test_killed_after_some_copies_it_goes_on_where_it_was(
     home: Home, monkeypatch: pytest.MonkeyPatch, commits: int, partitions: int
 ) -> None:
@@ -202,7 +205,7 @@ def test_what_lands_while_it_copies_is_copied_too(home: Home, monkeypatch: pytes
     assert wrong_rows(platform, home.stream.name) == []
 
 
-@pytest.mark.parametrize("swapped", [1, 3])
+@pytest.mark.parametrize("swapped", some([1, 3], quick=[3]))
 def test_between_two_swaps_nobody_writes_and_it_can_be_finished(
     home: Home, monkeypatch: pytest.MonkeyPatch, swapped: int
 ) -> None:

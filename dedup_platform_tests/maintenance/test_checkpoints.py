@@ -21,6 +21,7 @@ from dedup_platform.tables import DEDUPLICATED_EVENTS, DERIVED, RAW_EVENTS, SESS
 from dedup_platform.testing import utc
 from dedup_platform_tests.lived import ARRIVED, Lived
 from dedup_platform_tests.lives.shortcuts import SHORTCUTS
+from dedup_platform_tests.variants import some
 
 EACH = 4
 """Commits of each table between two looks of upkeep."""
@@ -119,7 +120,7 @@ def test_a_rebuilt_ledger_reads_the_newest_checkpoint_and_what_came_after_it(
 
 
 @pytest.mark.parametrize("step", ["write_part", "write_receipt", "publish", "delete_receipt"])
-@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.parametrize("number", some([1, 4], quick=[4]))
 def test_killed_at_any_step_it_loses_nothing(
     step: str, number: int, lived: Lived, monkeypatch: pytest.MonkeyPatch
 ) -> None:

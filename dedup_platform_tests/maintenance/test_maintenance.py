@@ -26,6 +26,7 @@ from dedup_platform.tables import AUDIT, DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, 
 from dedup_platform.testing import HeldClock, Record, lay_out, make_stream, record, utc, write_batch
 from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.homes import Home, all_rows, stage_all_again, stage_cells_again, stale
+from dedup_platform_tests.variants import some
 
 START = utc("2024-01-01T00:00")
 DAY = timedelta(days=1)
@@ -173,7 +174,7 @@ def test_a_control_database_lost_afterwards_is_rebuilt_with_nothing_stale(lake: 
     assert all_rows(platform) == lake.rows
 
 
-@pytest.mark.parametrize("lost", [False, True], ids=["", "control database lost"])
+@pytest.mark.parametrize("lost", some([False, True], quick=[True]), ids=["", "control database lost"])
 def test_a_late_event_afterwards_is_repaired(lost: bool, maintained: Home) -> None:
     name = maintained.stream.name
     late = event("a", 2, 700, arrived=50), event("a", 2, 20, arrived=50), event("d", DAYS, 30, arrived=50)
@@ -262,7 +263,7 @@ def test_a_compaction_whose_files_are_replaced_meanwhile_tries_again(lived: Home
     assert all_rows(other) == lake.rows
 
 
-@pytest.mark.parametrize("table", [RAW_EVENTS, DEDUPLICATED_EVENTS, SESSIONS])
+@pytest.mark.parametrize("table", some([RAW_EVENTS, DEDUPLICATED_EVENTS, SESSIONS], quick=[RAW_EVENTS]))
 def test_a_run_that_maintenance_overtakes_starts_again_and_ends_right(
     table: str, lived: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ from dedup_platform_tests.lives.fates import Killed, before_commit
 from dedup_platform_tests.lives.points import PointLaws
 from dedup_platform_tests.lives.replaced import replaced
 from dedup_platform_tests.lives.state import Reader
+from dedup_platform_tests.variants import some
 
 DAY = timedelta(days=1)
 A_DAY = DAY / MINUTE
@@ -147,7 +148,7 @@ def test_what_no_run_has_repaired_yet_is_in_no_point(pointed: Pointed) -> None:
     assert (point.name, point.as_of) == ("v2", pointed.snapshot(RAW_EVENTS))
 
 
-@pytest.mark.parametrize("number", range(4), ids=["duplicates", "events", "fragments", "sessions"])
+@pytest.mark.parametrize("number", some(range(4), quick=[0, 3]), ids=["duplicates", "events", "fragments", "sessions"])
 def test_while_more_comes_in_a_point_is_as_of_what_was_taken_in(number: int, pointed: Pointed) -> None:
     pointed.take_in(pointed.event("a", 0))
     with patch.object(Platform, "repair"):
@@ -240,7 +241,7 @@ def test_a_point_outlives_a_rollback(pointed: Pointed) -> None:
 # One name, one set
 
 
-@pytest.mark.parametrize("number", range(COMMITS))
+@pytest.mark.parametrize("number", some(range(COMMITS), quick=[0, COMMITS - 1]))
 def test_whoever_dies_leaves_a_point_to_be_finished(number: int, pointed: Pointed) -> None:
     pointed.deliver(0)
     for table in (DEDUPLICATED_EVENTS, SESSION_FRAGMENTS, SESSIONS):
@@ -259,7 +260,7 @@ def test_whoever_dies_leaves_a_point_to_be_finished(number: int, pointed: Pointe
 
 
 @pytest.mark.parametrize("has_more", [False, True], ids=["same", "more"])
-@pytest.mark.parametrize("number", [0, 1, COMMITS - 1])
+@pytest.mark.parametrize("number", some([0, 1, COMMITS - 1], quick=[1]))
 def test_two_processes_at_once_make_no_name_of_two_sets(number: int, has_more: bool, pointed: Pointed) -> None:
     pointed.take_in(pointed.event("a", 0))
     with patch.object(PointTags, "claim"):
@@ -342,7 +343,7 @@ def test_there_are_at_most_so_many(pointed: Pointed) -> None:
     assert pointed.names() == ["v3", "v4", "v5"]
 
 
-@pytest.mark.parametrize("number", [1, COMMITS - 1])
+@pytest.mark.parametrize("number", some([1, COMMITS - 1], quick=[1]))
 def test_whoever_dies_while_a_point_is_dropped_leaves_it_to_be_dropped(number: int, pointed: Pointed) -> None:
     for number_of_event in range(3):
         pointed.take_in(pointed.event(f"{number_of_event}", 20 * number_of_event))

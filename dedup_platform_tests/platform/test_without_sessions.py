@@ -19,6 +19,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.changes.test_feeds import EVENTS, Followed
 from dedup_platform_tests.lives.replaced import replaced
+from dedup_platform_tests.variants import some
 
 DAY = 24 * 60
 """In minutes."""
@@ -189,7 +190,7 @@ MEANWHILE: dict[str, list[Callable[[Switched], None]]] = {
 }
 
 
-@pytest.mark.parametrize("happened", MEANWHILE)
+@pytest.mark.parametrize("happened", some(MEANWHILE, quick=list(MEANWHILE)[::3]))
 def test_sessions_that_were_off_while(happened: str, switched: Switched) -> None:
     switched.begin()
     switched.off()

@@ -37,6 +37,7 @@ from dedup_platform.testing import (
 )
 from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.homes import Home, stage_cells_again
+from dedup_platform_tests.variants import some
 
 
 @dataclass
@@ -142,7 +143,7 @@ def test_the_same_batch_staged_twice_is_published_once(two: Two) -> None:
     refused(two, held)
 
 
-@pytest.mark.parametrize("table", [DUPLICATE_EVENTS, *DERIVED])
+@pytest.mark.parametrize("table", some([DUPLICATE_EVENTS, *DERIVED], quick=[DUPLICATE_EVENTS, tables.SESSIONS]))
 def test_newer_rows_are_not_overwritten(table: str, two: Two) -> None:
     held = stage_all_cells(two, table)
     two.deliver()
@@ -150,7 +151,7 @@ def test_newer_rows_are_not_overwritten(table: str, two: Two) -> None:
     refused(two, held)
 
 
-@pytest.mark.parametrize("table", DERIVED)
+@pytest.mark.parametrize("table", some(DERIVED, quick=[tables.SESSIONS]))
 def test_a_commit_that_only_checked_cells_is_a_conflict_too(table: str, two: Two) -> None:
     held = stage_all_cells(two, table)
     partitions = {cell.partition for cell in two.one.ledger.sizes(two.stream.name, table)}
@@ -158,7 +159,7 @@ def test_a_commit_that_only_checked_cells_is_a_conflict_too(table: str, two: Two
     refused(two, held)
 
 
-@pytest.mark.parametrize("table", tables.ALL)
+@pytest.mark.parametrize("table", some(tables.ALL, quick=[RAW_EVENTS, tables.SESSIONS]))
 def test_a_compaction_meanwhile_doubles_and_loses_nothing(table: str, two: Two) -> None:
     if table == RAW_EVENTS:
         two.deliver()
@@ -178,7 +179,7 @@ def compact(two: Two, table: str) -> None:
     assert result.rewritten_data_files_count
 
 
-@pytest.mark.parametrize("table", tables.ALL)
+@pytest.mark.parametrize("table", some(tables.ALL, quick=[RAW_EVENTS, tables.SESSIONS]))
 def test_a_run_that_is_overtaken_before_it_publishes_starts_again_and_ends_right(table: str, two: Two) -> None:
     def overtake() -> None:
         two.deliver()

@@ -113,7 +113,6 @@ def prepare(
     return Race(folder / "home", stream, new_places(), workers), history
 
 
-@pytest.mark.timeout(3600)
 def test_the_first_ingest_of_a_stream_raced_by_two_takes_in_each_record_once(
     tmp_path: Path, new_places: NewPlaces, workers: tuple[Worker, Worker], spark: SparkSession, thorough: bool
 ) -> None:
@@ -151,7 +150,6 @@ def with_new_column(stream: Stream) -> Stream:
     return load_stream(wider.origin.rename(wider.origin.with_stem("wider")))
 
 
-@pytest.mark.timeout(3600)
 def test_the_same_files_and_overlapping_partitions_raced_again_and_again_end_equal(
     tmp_path: Path, new_places: NewPlaces, workers: tuple[Worker, Worker], spark: SparkSession, thorough: bool
 ) -> None:

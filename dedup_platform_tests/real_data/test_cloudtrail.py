@@ -5,7 +5,6 @@ import shutil
 from itertools import product
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform import tables
@@ -53,7 +52,6 @@ def deliver(platform: Platform, files: list[Path], files_a_run: int) -> dict[str
     return {name: {tuple(row) for row in platform.read(name, tables.SESSIONS).collect()} for name in platform.streams}
 
 
-@pytest.mark.timeout(7200)
 def test_every_order_gives_the_same_sessions_and_ids(
     tmp_path: Path, spark: SparkSession, data_dir: Path, thorough: bool
 ) -> None:

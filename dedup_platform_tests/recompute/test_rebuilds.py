@@ -26,6 +26,7 @@ from dedup_platform.testing import HeldClock, Rules, histories, make_stream, wri
 from dedup_platform.testing.delivery import ATTRIBUTES
 from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.homes import Home, all_rows, references, stage_all_again, stale
+from dedup_platform_tests.variants import some
 
 BATCHES = 3
 
@@ -71,7 +72,7 @@ def test_a_rebuilt_ledger_tells_what_the_folded_one_told(home: Home) -> None:
     assert told(home.platform()) == folded
 
 
-@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("compacted", some([False, True], quick=[True]))
 def test_the_ledger_knows_what_every_cell_holds(compacted: bool, home: Home) -> None:
     platform = home.platform()
     for table in tables.ALL if compacted else ():
@@ -90,7 +91,7 @@ def test_a_run_after_the_control_database_was_lost_commits_nothing(home: Home) -
 # Tables that were rolled back
 
 
-@pytest.mark.parametrize("table", tables.ALL)
+@pytest.mark.parametrize("table", some(tables.ALL, quick=[RAW_EVENTS, tables.SESSIONS]))
 def test_a_table_that_was_rolled_back_is_repaired(table: str, home: Home, rows: dict[str, list[str]]) -> None:
     platform = home.platform()
     roll_back(platform, table)

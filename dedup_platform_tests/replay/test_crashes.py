@@ -48,7 +48,6 @@ def never_killed(home: Home) -> dict[str, list[str]]:
     return all_rows(platform)
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_and_replayed_again_ends_with_the_same_rows(
     home: Home, never_killed: dict[str, list[str]], step: str, connect: ConnectServer, tmp_path: Path

@@ -3,7 +3,6 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from pyspark.sql import SparkSession
 
@@ -39,7 +38,6 @@ def step(deploy: Deployment, what: str, batches: list[list[Record]], delivered: 
             platform.repair(name)
 
 
-@pytest.mark.timeout(3600)
 @settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, seed=st.integers(0, 2**16))
 def test_tables_equal_the_oracle_whatever_was_wrong_in_between(

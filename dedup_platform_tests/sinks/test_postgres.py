@@ -21,6 +21,7 @@ from dedup_platform.testing.servers import PostgresServer
 from dedup_platform.testing.sinks import TARGET, check_sink, some_changes
 from dedup_platform_tests.servers import new_name, rows_written
 from dedup_platform_tests.sinks.looking import check_totals
+from dedup_platform_tests.variants import some
 
 
 class Store:
@@ -147,7 +148,7 @@ def test_an_old_id_finds_its_session_over_all_merges(store: Store) -> None:
     assert found == [("a", "b"), ("c", "e"), ("d", "e"), ("y", "x")], "an id that is there again is where aliases end"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", some(range(4), quick=[0]))
 def test_aliases_are_those_of_the_lake(store: Store, tmp_path: Path, seed: int) -> None:
     """Whatever comes, goes and comes back; of changes, too, that no table makes, such as merges in a circle."""
     random, sink, stream = Random(seed), store.sink(), make_stream(tmp_path)
@@ -279,7 +280,7 @@ def test_a_table_that_is_another_streams_copy_is_refused(store: Store) -> None:
         store.sink().open()
 
 
-@pytest.mark.parametrize("table", ["copies", "copies_retired", "dedup_platform_refused"])
+@pytest.mark.parametrize("table", some(["copies", "copies_retired", "dedup_platform_refused"], quick=["copies"]))
 def test_a_sink_that_lost_a_table_is_at_no_position(store: Store, table: str) -> None:
     sink = store.sink()
     sink.open()

@@ -25,6 +25,7 @@ from dedup_platform.stream import Stream
 from dedup_platform.tables import RAW_EVENTS
 from dedup_platform_tests.ingest.kafka.logs import Broker, Log, opened, places, stream_of
 from dedup_platform_tests.ingest.kafka.topics import NAME, START
+from dedup_platform_tests.variants import some
 
 Open = Callable[..., Platform]
 
@@ -49,7 +50,7 @@ def reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: Log, two: Log)
 # Another topic
 
 
-@pytest.mark.parametrize("expired", [False, True])
+@pytest.mark.parametrize("expired", some([False, True], quick=[True]))
 def test_another_topic_begins_as_the_stream_says_also_when_history_has_expired(
     reading: Open, one: Log, two: Log, expired: bool
 ) -> None:
@@ -64,7 +65,7 @@ def test_another_topic_begins_as_the_stream_says_also_when_history_has_expired(
     assert places(platform) == [*rows_of(one), ("two", 0, 5)]
 
 
-@pytest.mark.parametrize("expired", [False, True])
+@pytest.mark.parametrize("expired", some([False, True], quick=[True]))
 def test_another_topic_of_which_retention_took_the_beginning_has_lost_nothing_yet(
     reading: Open, one: Log, two: Log, expired: bool
 ) -> None:
@@ -77,7 +78,9 @@ def test_another_topic_of_which_retention_took_the_beginning_has_lost_nothing_ye
     assert places(platform) == [*rows_of(one), ("two", 0, 2), ("two", 0, 3), ("two", 0, 4)]
 
 
-@pytest.mark.parametrize("lost", [(), ("history",), ("receipts",), ("history", "receipts")])
+@pytest.mark.parametrize(
+    "lost", some([(), ("history",), ("receipts",), ("history", "receipts")], quick=[(), ("history", "receipts")])
+)
 def test_another_topic_and_back(reading: Open, one: Log, two: Log, lost: tuple[str, ...], tmp_path: Path) -> None:
     reading(one, start="latest").ingest(NAME)
     one.events[0].append(20)
@@ -95,7 +98,9 @@ def test_another_topic_and_back(reading: Open, one: Log, two: Log, lost: tuple[s
 # What is lost
 
 
-@pytest.mark.parametrize("lost", [("history",), ("receipts",), ("history", "receipts")])
+@pytest.mark.parametrize(
+    "lost", some([("history",), ("receipts",), ("history", "receipts")], quick=[("history", "receipts")])
+)
 def test_a_topic_that_was_begun_at_its_end_goes_on_from_there(
     reading: Open, one: Log, lost: tuple[str, ...], tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ from dedup_platform.tables import DEDUPLICATED_EVENTS, DUPLICATE_EVENTS, RAW_EVE
 from dedup_platform.testing.judge import wrong_rows
 from dedup_platform_tests.ingest.kafka.conftest import NewTopic, Reading
 from dedup_platform_tests.ingest.kafka.topics import NAME, event, places_of, platform_of, rows, topic_stream
+from dedup_platform_tests.variants import some
 
 GROUP = f"dedup_platform.{NAME}"
 
@@ -137,7 +138,9 @@ def test_a_topic_that_stamps_create_time_is_refused(new_topic: NewTopic, reading
     assert row["arrival_time"] == datetime(2026, 11, 20, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("stamp", [253402300800000, 2**63 - 1, -(10**15), -(2**62)])
+@pytest.mark.parametrize(
+    "stamp", some([253402300800000, 2**63 - 1, -(10**15), -(2**62)], quick=[253402300800000, -(2**62)])
+)
 def test_no_stamp_stops_a_topic(new_topic: NewTopic, reading: Reading, stamp: int) -> None:
     topic = new_topic(
         message_timestamp_type="CreateTime",
