@@ -21,7 +21,8 @@ DedupPlatformError
 ├── ConflictError            someone else committed first; run again
 │   ├── SinkTakenError       someone else publishes to the same sink now
 │   ├── OutdatedTokenError   a table refuses the token of whoever writes to it
-│   └── ClaimLostError       someone else took over what this process was at
+│   ├── ClaimLostError       someone else took over what this process was at
+│   └── StreamInUseError     someone else works on a stream that was to be taken away
 ├── ClockBehindError         Spark's clock is behind the time of a table's newest commit; nothing was changed
 ├── EmptyStreamError         records were taken in, and none became an event, or a part of a session
 ├── HeldBatchError           too large a share of a batch would be rejected; nothing was published
@@ -54,6 +55,7 @@ __all__ = [
     "SourceError",
     "SparkServerError",
     "StreamFileError",
+    "StreamInUseError",
     "UnknownFileError",
     "UnknownOffsetsError",
     "UnknownRecordError",
@@ -263,6 +265,17 @@ class ClaimLostError(ConflictError):
     def __str__(self) -> str:
         stream, target = self.args
         return f"{stream}.{target}: another process took over, as this one gave no sign of life; nothing was written"
+
+
+class StreamInUseError(ConflictError):
+    """Somebody works on a stream that is to be begun anew or taken away: `at_work` says who is at what."""
+
+    def __init__(self, stream: str, at_work: Iterable[str]) -> None:
+        super().__init__(stream, tuple(at_work))
+
+    def __str__(self) -> str:
+        stream, at_work = self.args
+        return f"{stream}: {', '.join(at_work)}. Nothing was changed. Wait until they are done, or end them; then again"
 
 
 class FilesReplacedError(ConflictError):

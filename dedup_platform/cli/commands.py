@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dedup_platform import tables
-from dedup_platform.cli import explain, output, rejected, sinks, sources, values
+from dedup_platform.cli import explain, output, rejected, sinks, sources, stream as stream_commands, values
 from dedup_platform.cli.console import err, out
 from dedup_platform.cli.deployment import Deployment, Outcome, ordinals
 from dedup_platform.cli.exits import NOT_EQUAL
@@ -60,6 +60,7 @@ app.add_typer(rejected.app, name="rejected")
 app.add_typer(explain.app, name="explain")
 app.add_typer(sources.batches_app, name="batches")
 app.add_typer(sinks.app, name="sinks")
+app.add_typer(stream_commands.app, name="stream")
 app.command()(publish)
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from dedup_platform import errors
 from dedup_platform.cli.console import err
 from dedup_platform.cli.exits import message_of
+from dedup_platform.cli.process import ON_INTERRUPT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +56,8 @@ class Deployment:
         from dedup_platform.stream import read_streams
 
         settings = load_settings()
+        if settings.spark_remote:
+            ON_INTERRUPT.append(_leave_spark)
         found = path or settings.streams
         if found is None:
             raise errors.SettingsError("there are no stream files: give --streams PATH or set DEDUP_PLATFORM_STREAMS")
@@ -105,6 +108,13 @@ class Deployment:
         if stream.source.kind != kind:
             raise typer.BadParameter(f"{name} has a source of kind {stream.source.kind}; this is about kind {kind}")
         return stream
+
+
+def _leave_spark() -> None:
+    """A server would go on with what nobody waits for any more."""
+    from dedup_platform.spark.connect import leave_servers
+
+    leave_servers()
 
 
 def ordinals(stream: Stream, keys: str) -> range:

@@ -5,6 +5,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -19,6 +20,7 @@ from pyiceberg.table import DataScan
 from dedup_platform import tables
 from dedup_platform.changes.reading import BEFORE_ALL, FeedReader
 from dedup_platform.cli.console import told_to_its_end
+from dedup_platform.cli.process import ON_INTERRUPT
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.platform import Platform
 from dedup_platform.replay.rejected import COLUMNS
@@ -98,6 +100,7 @@ def _destination(to: Path) -> Iterator[tuple[Callable[[BinaryIO, pa.Schema], _Wr
             yield _Csv, sys.stdout.buffer
         return
     part = to.with_name(f".{to.name}.part")
+    ON_INTERRUPT.append(partial(part.unlink, missing_ok=True))
     try:
         with part.open("wb") as file:
             yield WRITERS[to.suffix], file

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dedup_platform.cli import rejected_output, values
+from dedup_platform.cli.asking import confirm
 from dedup_platform.cli.console import err, out
 from dedup_platform.cli.deployment import Deployment
-from dedup_platform.cli.exits import REFUSED
 from dedup_platform.cli.options import JsonOption, StreamArgument, StreamsOption
 from dedup_platform.orchestration.progress import shown
 
@@ -116,7 +116,7 @@ def drop(
     reasons = platform.rejected.reasons(stream, choice)
     waiting = sum(each.records for each in reasons if not each.reason.startswith(DROPPED))
     if waiting and not yes:
-        _confirm(f"Drop {min(waiting, limit or waiting):,} rejected records of {stream}? Their payloads will be gone")
+        confirm(f"Drop {min(waiting, limit or waiting):,} rejected records of {stream}? Their payloads will be gone")
     with shown(err, f"{stream}: dropping rejected records", None):
         outcome = platform.rejected.drop(stream, choice, limit)
     print_outcome(chosen, outcome, as_json)
@@ -135,14 +135,3 @@ def _choice(reason: str | None, source: str | None, since: datetime | None, unti
 
     first, end = (time.replace(tzinfo=UTC) if time else None for time in (since, until))
     return Choice(reason, source, first, end)
-
-
-def _confirm(question: str) -> None:
-    """Go on if the answer is yes; none is a no."""
-    try:
-        is_agreed = typer.confirm(question, err=True)
-    except typer.Abort:
-        is_agreed = False
-    if not is_agreed:
-        err.print("nothing was changed; --yes says yes beforehand")
-        raise typer.Exit(REFUSED)

@@ -68,6 +68,12 @@ class Boards:
                 if is_changed:
                     return result
 
+    def forget(self, stream: str) -> None:
+        """Let there be no claims of a stream."""
+        self._create()
+        with self._engine().begin() as connection:
+            connection.execute(sa.delete(CLAIMS).where(CLAIMS.c.stream == stream))
+
     def _create(self) -> None:
         with self._engine().begin() as connection:
             lock(connection, "")

@@ -59,6 +59,14 @@ class Health:
                     connection.execute(sa.insert(HEALTH).values(stream=stream, **{**asdict(after), **times}))
             return after
 
+    def forget(self, stream: str) -> None:
+        """Let a stream's ingest and all its sinks be normal."""
+        with self._engine().begin() as connection:
+            lock(connection, "")
+            _METADATA.create_all(connection)
+            of_sinks = HEALTH.c.stream.startswith(f"{stream}/", autoescape=True)
+            connection.execute(sa.delete(HEALTH).where((HEALTH.c.stream == stream) | of_sinks))
+
 
 def _read(connection: sa.Connection, stream: str) -> Circuit:
     # There is none before the first failure, and somebody may have dropped it since.

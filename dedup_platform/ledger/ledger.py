@@ -27,18 +27,16 @@ from dedup_platform.ledger.facts import (
     read_sizes,
 )
 from dedup_platform.ledger.fold import Fold
+from dedup_platform.ledger.forgetting import forget, forget_table
 from dedup_platform.ledger.gathering import Gathering
 from dedup_platform.ledger.proofs import reconcile
 from dedup_platform.ledger.schema import (
     ACCEPTED,
     BUILT,
     CELLS,
-    CHANGES,
     FILES,
     HEADS,
     LISTINGS,
-    METADATA,
-    UNTOLD,
     in_cells,
     in_partitions,
     in_paths,
@@ -97,6 +95,8 @@ class Ledger:
             wanted = tables.all_of(self._stream(stream))
             loaded = {name: table for name in reversed(wanted) if (table := self.catalog.load(stream, name))}
             if len(loaded) < len(wanted):
+                if known and not loaded:
+                    self.forget(stream)
                 return {}
             try:
                 folds = self._gather(stream, loaded, known)
@@ -110,6 +110,12 @@ class Ledger:
                 lock(connection, stream)
                 if read_heads(connection, stream) == known:
                     return _write(connection, stream, loaded, folds)
+
+    def forget(self, stream: str) -> None:
+        """Forget all facts about a stream; those of tables that are there are folded anew by the next `sync`."""
+        with self.engine.begin() as connection:
+            lock(connection, stream)
+            forget(connection, stream)
 
     def _gather(
         self, stream: str, loaded: Mapping[str, Table], known: Mapping[str, tuple[str, Head]]
@@ -261,9 +267,9 @@ def _write(
 ) -> dict[str, Head]:
     """Write what was gathered, all of it or nothing."""
     if any(fold and fold.is_whole for fold in folds.values()):
-        _forget(connection, stream)
+        forget(connection, stream)
     for name in read_heads(connection, stream).keys() - loaded.keys():
-        _forget_table(connection, stream, name)
+        forget_table(connection, stream, name)
     for name, fold in folds.items():
         if fold:
             fold.write(connection, stream, name, loaded)
@@ -286,15 +292,3 @@ def _move_head(connection: sa.Connection, stream: str, name: str, table: Table, 
             complete=fold.complete,
         )
     )
-
-
-def _forget(connection: sa.Connection, stream: str) -> None:
-    for table in METADATA.sorted_tables:
-        connection.execute(sa.delete(table).where(table.c.stream == stream))
-
-
-def _forget_table(connection: sa.Connection, stream: str, name: str) -> None:
-    """Forget a derived table that the stream has no longer, and what waits for it: nobody folds that any more."""
-    for table in (HEADS, CELLS, CHANGES, BUILT, UNTOLD):
-        connection.execute(sa.delete(table).where(of(table, stream, name)))
-    connection.execute(sa.delete(CHANGES).where(of(CHANGES, stream, tables.INPUT_OF[name])))

@@ -15,12 +15,15 @@ from dedup_platform.errors import SparkServerError
 from dedup_platform.settings import Settings
 from dedup_platform.spark.connect_token import FILE, VARIABLE, with_token
 
-__all__ = ["answers", "opened", "translate_connect_errors"]
+__all__ = ["answers", "leave_servers", "opened", "translate_connect_errors"]
 
 _SECONDS_TO_CONNECT = 5
 # PySpark waits ten minutes for a server that went away, although its sessions went with it. 17 seconds are enough for
 # a network that stumbled.
 _RETRIES = 5
+
+_OWN: list[SparkSession] = []
+"""The sessions that end with this process."""
 
 _AGAIN = ". Run again when it is there, or unset DEDUP_PLATFORM_SPARK_REMOTE to run with a Spark of your own."
 _UNKNOWN = (
@@ -46,9 +49,19 @@ def opened(settings: Settings, open_session: Callable[[], SparkSession]) -> Spar
             # The server was started anew since this process spoke to it, and PySpark has noticed just now.
             session = open_session()
     _limit_retries(session, _RETRIES)
-    if not _is_shared(settings.spark_remote):
-        atexit.register(_leave, session)
+    if not _is_shared(settings.spark_remote) and session not in _OWN:
+        _OWN.append(session)
     return session
+
+
+@atexit.register
+def leave_servers() -> None:
+    """Give up this process's sessions at servers, which cancel what is at work in them.
+
+    Whoever ends without it, as a process that is killed does, leaves its work to go on there.
+    """
+    while _OWN:
+        _leave(_OWN.pop())
 
 
 @contextmanager

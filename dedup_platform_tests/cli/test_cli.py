@@ -437,8 +437,10 @@ def test_a_run_that_is_interrupted_is_known_to_have_failed(
     # Whoever started this process in the background may have let it ignore the signal.
     before = signal(SIGINT, default_int_handler)
     monkeypatch.setattr(os, "_exit", sys.exit)
+    monkeypatch.setattr(cli.process, "SECONDS_TO_END", PATIENCE)
     monkeypatch.setattr(Source, "_batches", interrupted)
     assert "what was committed stays" in line("run", code=cli.INTERRUPTED)
+    cli.out.quiet = cli.err.quiet = False
     [told] = json.loads(line("status", "--json"))
     assert (told["health"]["state"], told["health"]["attempts"]) == ("retrying", 1)
     assert "ended before it could say why" in told["health"]["reason"]
