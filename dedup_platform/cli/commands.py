@@ -14,20 +14,17 @@ import typer
 from dedup_platform import tables
 from dedup_platform.cli import explain, output, rejected, sinks, sources, stream as stream_commands, values
 from dedup_platform.cli.console import err, out
-from dedup_platform.cli.deployment import Deployment, Outcome, ordinals
+from dedup_platform.cli.deployment import Deployment, ordinals
 from dedup_platform.cli.exits import NOT_EQUAL
-from dedup_platform.cli.options import JsonOption, StreamArgument, StreamsOption
+from dedup_platform.cli.options import JsonOption, OnlyStreamOption, StreamArgument, StreamsOption
 from dedup_platform.cli.process import ON_INTERRUPT, run_to_its_end
 from dedup_platform.cli.publish import publish
-from dedup_platform.orchestration.progress import shown, shown_together
+from dedup_platform.cli.statuses import print_status
+from dedup_platform.orchestration.progress import ROWS, shown, shown_together
 from dedup_platform.spark import CONNECT_PORT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from dedup_platform.maintenance.upkeep import Upkeep
-    from dedup_platform.platform import Platform, Status
-    from dedup_platform.sources.sample import Sample
     from dedup_platform.stream import Stream
 
 HELP = """Deduplicated events and sessions with stable ids, in Apache Iceberg, kept right while events arrive late.
@@ -91,7 +88,7 @@ def check(
     sample: Annotated[
         Path | None, typer.Option("--sample", metavar="FILE", help="Show what the first records of a file become.")
     ] = None,
-    stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Whose file the sample is.")] = None,
+    stream: OnlyStreamOption = None,
     offline: Annotated[bool, typer.Option("--offline", help="Ask no source: look at the stream files only.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -101,16 +98,16 @@ def check(
         from dedup_platform.cli.sample import tell_sample
 
         tell_sample(deployment, sample, stream, as_json)
-    elif stream:
-        raise typer.BadParameter("--stream is for --sample; without it all stream files are checked")
     else:
-        _check(deployment, as_json, offline)
+        from dedup_platform.cli.preflight import check_streams
+
+        check_streams(deployment, stream, as_json, offline)
 
 
 @app.command()
 def run(
     streams: StreamsOption = None,
-    stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Only this stream.")] = None,
+    stream: OnlyStreamOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ingest all that waits, recompute until nothing is stale, and publish to sinks. Dagster's UI shows the runs.
@@ -128,18 +125,19 @@ def run(
     ):
 
         def run_one(each: Stream) -> None:
-            run_stream_in(instance, deployment.settings, each, listener_of(each.name))
+            with listener_of(each.name) as listener:
+                run_stream_in(instance, deployment.settings, each, listener)
 
         outcome = deployment.for_each(stream, run_one, at_once=STREAMS_AT_ONCE)
-    _print_status(deployment, stream, as_json, of_run=outcome)
+    print_status(deployment, stream, as_json, of_run=outcome)
 
 
 @app.command()
-def plan(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
+def plan(streams: StreamsOption = None, stream: OnlyStreamOption = None, as_json: JsonOption = False) -> None:
     """What is stale, why, how much, and which runs would repair it. Runs nothing."""
     deployment = Deployment.of(streams)
     platform = deployment.platform()
-    outcome = deployment.for_each(None, lambda stream: platform.plan(stream.name))
+    outcome = deployment.for_each(stream, lambda each: platform.plan(each.name))
     plans = [(deployment.streams[name], each) for name, found in outcome.done.items() for each in found]
     if as_json:
         values.print_json([values.plan_value(stream, each) for stream, each in plans])
@@ -151,9 +149,9 @@ def plan(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def status(streams: StreamsOption = None, as_json: JsonOption = False) -> None:
+def status(streams: StreamsOption = None, stream: OnlyStreamOption = None, as_json: JsonOption = False) -> None:
     """The tables in numbers, and what waits at the sources."""
-    _print_status(Deployment.of(streams), None, as_json)
+    print_status(Deployment.of(streams), stream, as_json)
 
 
 @app.command()
@@ -181,7 +179,7 @@ def export(
     deployment.chosen(stream)
     platform = deployment.platform()
     expected = platform.rejected.count(stream) if table == tables.REJECTED_EVENTS else platform.rows(stream, table)
-    with shown(err, f"{stream}.{table}", expected) as listener:
+    with shown(err, f"{stream}.{table}", expected, ROWS) as listener:
         rows = write_rows(platform, stream, table, to, listener.done, safe_csv)
         listener.say(f"{rows:,} rows of {stream}.{table} written to {to if to != STDOUT else 'standard output'}")
 
@@ -190,6 +188,7 @@ def export(
 def verify(
     stream: Annotated[str | None, typer.Argument(metavar="[STREAM]")] = None,
     streams: StreamsOption = None,
+    only: OnlyStreamOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Recompute everything from raw_events and compare it with the tables row for row; writes nothing."""
@@ -200,7 +199,9 @@ def verify(
         with shown(err, f"{each.name}: recomputing from {tables.RAW_EVENTS}", None):
             return platform.verify(each.name)
 
-    outcome = deployment.for_each(stream, verify_one)
+    if stream and only not in (None, stream):
+        raise typer.BadParameter(f"it is another stream than {stream}", param_hint="--stream")
+    outcome = deployment.for_each(stream or only, verify_one)
     if as_json:
         values.print_json(outcome.done)
     else:
@@ -215,7 +216,7 @@ def verify(
 @app.command()
 def maintain(
     streams: StreamsOption = None,
-    stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Only this stream.")] = None,
+    stream: OnlyStreamOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compact small files, expire old snapshots and remove orphaned files; changes no row."""
@@ -302,54 +303,3 @@ def run_connect_server(
     err.print(f"DEDUP_PLATFORM_SPARK_REMOTE={connect_server.address(port)} uses this server, process {os.getpid()}")
     program, *arguments = connect_server.command(settings)
     os.execve(program, [program, *arguments], environment)
-
-
-def _check(deployment: Deployment, as_json: bool, offline: bool) -> None:
-    from dedup_platform.cli import preflight
-    from dedup_platform.cli.sample import columns_value, print_columns
-
-    platform = deployment.platform()
-    for each in deployment.streams.values():
-        platform.lake.check(each)
-    outcome: Outcome[Sample] = (
-        Outcome({}, list(deployment.broken))
-        if offline
-        else deployment.for_each(None, lambda stream: preflight.looked_at(platform, stream))
-    )
-    refused = (preflight.refused(deployment.streams[name], sample) for name, sample in outcome.done.items())
-    outcome.failures.extend(problem for problem in refused if problem)
-    if as_json:
-        told = {name: {"sample": columns_value(sample)} for name, sample in outcome.done.items()}
-        values.print_json(
-            [each.model_dump(mode="json") | told.get(each.name, {}) for each in deployment.streams.values()]
-        )
-    else:
-        output.print_streams(out, deployment.streams.values())
-        for name in deployment.streams:
-            output.print_switched_off(out, name, platform.switched_off(name))
-        for name, sample in outcome.done.items():
-            print_columns(out, name, sample)
-    outcome.end()
-
-
-def _print_status(deployment: Deployment, name: str | None, as_json: bool, of_run: Outcome[None] | None = None) -> None:
-    """The status of streams; behind a run, what came of that decides how the command ends."""
-    platform = deployment.platform()
-    outcome = deployment.for_each(name, lambda stream: platform.status(stream.name))
-    statuses = [(deployment.streams[name], status) for name, status in outcome.done.items()]
-    if as_json:
-        values.print_json([values.status_value(*each) for each in statuses])
-    else:
-        output.print_status(out, statuses)
-    if of_run:
-        of_run.failures.extend(_without_events(platform, statuses))
-        of_run.end()
-    outcome.end()
-
-
-def _without_events(platform: Platform, statuses: Sequence[tuple[Stream, Status]]) -> Iterator[Exception]:
-    from dedup_platform.cli import preflight
-
-    for stream, status in statuses:
-        if problem := preflight.without_events(platform, stream, status):
-            yield problem

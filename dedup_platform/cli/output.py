@@ -6,16 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from dedup_platform.escapes import one_line
+from dedup_platform.cli.grid import plain_table, print_table
 from dedup_platform.orchestration.publish_words import saved
 from dedup_platform.planning.circuit_breaker import sentence
+from dedup_platform.planning.words import CELL, explained
 
 if TYPE_CHECKING:
     from dedup_platform.demo import Score
@@ -41,7 +39,7 @@ def print_streams(console: Console, streams: Iterable[Stream]) -> None:
         window = format_duration(stream.deduplicate.window)
         timeout = format_duration(stream.sessions.timeout) if stream.sessions else "no sessions"
         table.add_row(stream.name, partitions, window, timeout, source)
-    console.print(table)
+    print_table(console, table)
 
 
 def print_switched_off(console: Console, stream: str, tables: Sequence[str]) -> None:
@@ -79,7 +77,9 @@ def print_plans(console: Console, plans: Sequence[tuple[Stream, TablePlan]]) -> 
     if not table.row_count:
         console.print("Nothing is stale.")
         return
-    console.print(table)
+    print_table(console, table)
+    for line in (CELL, *explained(each.reason for _, plan in plans for each in plan.stale)):
+        console.print(f"  {line}", style="dim", markup=False, highlight=False)
     for stream, plan in plans:
         for run in plan.runs:
             ends = span(stream, run.partitions)
@@ -92,7 +92,9 @@ def print_status(console: Console, statuses: Iterable[tuple[Stream, Status]]) ->
     """Each stream's tables, its source, and who works on what."""
     from dedup_platform.platform.claims import claim_sentence
 
+    has_cells = False
     for stream, status in statuses:
+        has_cells |= bool(status.tables)
         waiting = status.waiting
         waits = f"{waiting.amount} wait, {len(waiting.changed):,} changed" if waiting else "the source cannot be asked"
         files = "" if stream.source.kind == "kafka" else f"{status.files_read:,} files read with "
@@ -108,7 +110,7 @@ def print_status(console: Console, statuses: Iterable[tuple[Stream, Status]]) ->
             numbers = [f"{number:,}" for number in (each.rows, each.cells, each.stale_cells, each.files)]
             table.add_row(each.table, *numbers, size(each.bytes))
         if status.tables:
-            console.print(table)
+            print_table(console, table)
             console.print(f"  {_progress(status)}", markup=False)
         for target, held in status.claims.items():
             for claim in held:
@@ -125,6 +127,8 @@ def print_status(console: Console, statuses: Iterable[tuple[Stream, Status]]) ->
             console.print(f"  {left_out}: skipped", markup=False)
         if len(status.skipped) > SHOWN:
             console.print(f"  and {len(status.skipped) - SHOWN:,} more that are skipped")
+    if has_cells:
+        console.print(f"  {CELL}", style="dim", highlight=False)
 
 
 def _print_followers(console: Console, status: Status) -> None:
@@ -144,7 +148,7 @@ def _print_followers(console: Console, status: Status) -> None:
             sink.sink, sink.follows, version, behind, *numbers, moment(sink.moved_at) if sink.moved_at else "-"
         )
     if status.sinks:
-        console.print(table)
+        print_table(console, table)
     for sink in status.sinks:
         if sink.trouble:
             console.print(f"  sink {sink.sink}: {sink.trouble}", markup=False)
@@ -171,7 +175,10 @@ def print_upkeep(console: Console, done: Mapping[str, Sequence[Upkeep]]) -> None
                 f"{size(before.bytes)} → {size(after.bytes)}",
                 f"{each.seconds:.1f}",
             )
-        console.print(table if table.row_count else f"{name}: nothing was taken in yet")
+        if table.row_count:
+            print_table(console, table)
+        else:
+            console.print(f"{name}: nothing was taken in yet")
         for each in upkeeps:
             if each.waits:
                 console.print(each.waits)
@@ -184,7 +191,7 @@ def print_scores(console: Console, title: str, scores: Iterable[Score]) -> None:
     for score in scores:
         sign = "[green]=[/green]" if score.right else "[red]differs[/red]"
         table.add_row(score.name, _value(score.found), _value(score.expected), sign)
-    console.print(table)
+    print_table(console, table)
 
 
 def print_offsets(console: Console, offsets: Iterable[PartitionOffsets]) -> None:
@@ -194,7 +201,7 @@ def print_offsets(console: Console, offsets: Iterable[PartitionOffsets]) -> None
         group = "-" if each.group is None else f"{each.group:,}"
         numbers = [f"{number:,}" for number in (each.partition, each.next, each.end, each.waiting)]
         table.add_row(*numbers, group, f"{each.generation:,}")
-    console.print(table)
+    print_table(console, table)
 
 
 def moment(time: datetime) -> str:
@@ -220,7 +227,7 @@ def print_changes(console: Console, title: str, rows: Iterable[tuple[str, str, s
     table.title = title
     for name, before, after in rows:
         table.add_row(short(name), before, after)
-    console.print(table)
+    print_table(console, table)
 
 
 def size(number: int) -> str:
@@ -231,21 +238,6 @@ def size(number: int) -> str:
             break
         value, unit = value / 1000, larger
     return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-
-
-def plain_table(*columns: str) -> Table:
-    """A table with these columns: numbers (`#` behind the name) stand to the right, long texts (`~`) are folded."""
-    table = Table(box=box.SIMPLE_HEAD, title_justify="left")
-    for column in columns:
-        right, long = column.endswith("#"), column.endswith("~")
-        justify: Literal["left", "right"] = "right" if right else "left"
-        table.add_column(column.rstrip("#~"), justify=justify, overflow="fold", no_wrap=not long)
-    return table
-
-
-def as_given(text: str) -> Text:
-    """What comes from outside, for a cell of a table: no markup is read in it, and it stays one line."""
-    return Text(one_line(text))
 
 
 def _progress(status: Status) -> str:

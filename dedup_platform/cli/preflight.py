@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dedup_platform import tables
-from dedup_platform.cli.sample import rejected_in
+from dedup_platform.cli import output, values
+from dedup_platform.cli.console import out
+from dedup_platform.cli.deployment import Deployment, Outcome
+from dedup_platform.cli.sample import columns_value, print_columns, rejected_in
 from dedup_platform.errors import EmptyStreamError, SourceError, StreamFileError
 
 if TYPE_CHECKING:
@@ -14,6 +17,31 @@ if TYPE_CHECKING:
     from dedup_platform.platform import Platform, Status
     from dedup_platform.sources.sample import Sample
     from dedup_platform.stream import Stream
+
+
+def check_streams(deployment: Deployment, name: str | None, as_json: bool, offline: bool) -> None:
+    """Validate stream files, and unless `offline` some of the records that wait; print what was found of each."""
+    platform = deployment.platform()
+    streams = {each.name: each for each in deployment.chosen(name)}
+    for stream in streams.values():
+        platform.lake.check(stream)
+    outcome: Outcome[Sample] = (
+        Outcome({}, [] if name else list(deployment.broken))
+        if offline
+        else deployment.for_each(name, lambda stream: looked_at(platform, stream))
+    )
+    refused = (refused(streams[name], sample) for name, sample in outcome.done.items())
+    outcome.failures.extend(problem for problem in refused if problem)
+    if as_json:
+        told = {name: {"sample": columns_value(sample)} for name, sample in outcome.done.items()}
+        values.print_json([stream.model_dump(mode="json") | told.get(stream.name, {}) for stream in streams.values()])
+    else:
+        output.print_streams(out, streams.values())
+        for each in streams:
+            output.print_switched_off(out, each, platform.switched_off(each))
+        for each, sample in outcome.done.items():
+            print_columns(out, each, sample)
+    outcome.end()
 
 
 def looked_at(platform: Platform, stream: Stream) -> Sample:

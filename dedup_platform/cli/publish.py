@@ -9,7 +9,7 @@ import typer
 from dedup_platform.cli import values
 from dedup_platform.cli.console import out
 from dedup_platform.cli.deployment import Deployment, Outcome, ordinals
-from dedup_platform.cli.options import JsonOption, StreamsOption
+from dedup_platform.cli.options import JsonOption, OnlyStreamOption, StreamsOption
 from dedup_platform.orchestration.publish_words import sentence, told
 from dedup_platform.tables import SESSIONS
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def publish(
     streams: StreamsOption = None,
-    stream: Annotated[str | None, typer.Option("--stream", metavar="NAME", help="Only this stream.")] = None,
+    stream: OnlyStreamOption = None,
     sink: Annotated[str | None, typer.Option("--sink", metavar="NAME", help="Only the sinks of this name.")] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Also try rows again that a store refused.")] = False,
     force: Annotated[

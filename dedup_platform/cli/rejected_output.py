@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from dedup_platform.cli.output import as_given, moment, plain_table, span
+from dedup_platform.cli.grid import as_given, plain_table, print_table
+from dedup_platform.cli.output import moment, span
 from dedup_platform.cli.values import beginning, record_value
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ def print_rejected(console: Console, reasons: Sequence[ReasonCount], records: Se
         sources = ", ".join(each.sources[:3]) + (f" and {len(each.sources) - 3:,} more" if each.sources[3:] else "")
         times = moment(each.oldest), moment(each.newest)
         table.add_row(as_given(each.reason), f"{each.records:,}", *times, as_given(sources))
-    console.print(table)
+    print_table(console, table)
     if records:
-        console.print(_records(records))
+        print_table(console, _records(records))
 
 
 def print_record(console: Console, record: RejectedRecord) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from dedup_platform.cli.console import out
 from dedup_platform.cli.deployment import Deployment
-from dedup_platform.cli.output import as_given, plain_table
+from dedup_platform.cli.grid import as_given, plain_table, print_table
 from dedup_platform.cli.values import print_json
 from dedup_platform.sources.sample import Sample, SampledRecord, sampled
 
@@ -53,7 +53,7 @@ def _print_record(console: Console, record: SampledRecord) -> None:
             as_given(_short(becomes) + (f": {each.trouble}" if each.trouble else "")),
         )
     if record.fields:
-        console.print(table)
+        print_table(console, table)
 
 
 def print_columns(console: Console, name: str, sample: Sample) -> None:
@@ -70,7 +70,7 @@ def print_columns(console: Console, name: str, sample: Sample) -> None:
         values = " | ".join(_short(text, _WIDEST_OF_SEVERAL) for text in each.values)
         table.add_row(column, as_given(each.named), *numbers, as_given(values))
     if sample.columns:
-        console.print(table)
+        print_table(console, table)
 
 
 def rejected_in(sample: Sample) -> str:

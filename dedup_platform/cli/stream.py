@@ -9,8 +9,9 @@ import typer
 from dedup_platform.cli.asking import confirm
 from dedup_platform.cli.console import err, out
 from dedup_platform.cli.deployment import Deployment
+from dedup_platform.cli.grid import plain_table, print_table
 from dedup_platform.cli.options import StreamArgument, StreamsOption
-from dedup_platform.cli.output import plain_table, size
+from dedup_platform.cli.output import size
 from dedup_platform.errors import StreamFileError, StreamInUseError, UnknownStreamError
 from dedup_platform.orchestration.progress import shown
 
@@ -100,7 +101,7 @@ def _print_extent(stream: str, extent: Extent) -> None:
     for each in extent.tables:
         table.add_row(each.table, f"{each.rows:,}", f"{each.files:,}", size(each.bytes))
     if extent.tables:
-        out.print(table)
+        print_table(out, table)
     for other in extent.others:
         out.print(f"{stream}.{other} is none of the platform's tables, and stays.", markup=False, soft_wrap=True)
 

@@ -95,6 +95,7 @@ class FilesIntake(Intake):
             return self.next_batch(stream, now)
         batch = _bounded(stream, files)
         commit = self._append(stream, heads[tables.RAW_EVENTS], batch)
+        self._tell(stream, "files", len(batch), len(files) - len(batch))
         if stream.files.s3:
             self._listed[stream.name] = [file for file, _ in files[len(batch) :]]
         return commit

@@ -19,6 +19,7 @@ from dedup_platform.ledger import Head, Ledger
 from dedup_platform.planning.cells import Cell
 from dedup_platform.sources.clock_skew import clocks
 from dedup_platform.spark.task_limits import TaskLimits
+from dedup_platform.spark.watching import Unit, tell
 from dedup_platform.stream import Stream
 
 CELL_BYTES = 100 * 1024**2
@@ -31,6 +32,7 @@ class Intake(ABC):
     def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
         self.lake = lake
         self.ledger = ledger
+        self._done: dict[str, int] = {}
 
     @abstractmethod
     def waiting(self, stream: Stream, now: datetime) -> Waiting:
@@ -57,6 +59,13 @@ class Intake(ABC):
         """Those of a task that reads records."""
         settings = self.lake.catalog.settings
         return TaskLimits(settings.task_memory_bytes, settings.record_seconds)
+
+    def _tell(self, stream: Stream, unit: Unit, done: int, left: int) -> None:
+        """Say how much one more batch has taken in, and how much waits; whatever came before it is counted, too."""
+        so_far = self._done.pop(stream.name, 0) + done
+        tell(unit, so_far, so_far + left)
+        if left:
+            self._done[stream.name] = so_far
 
     def _stage(
         self, stream: Stream, head: Head, tasks: int, read: Reader, inputs: Inputs, properties: SummaryValues

@@ -129,7 +129,10 @@ class KafkaIntake(Intake):
             partitions = max(1, (now - oldest) / stream.partitions.length)
             return self._create(stream, size * sum(map(len, ranges)) / partitions, now)
         batch = bounded(ranges, most(stream.kafka, size, self._speeds.get(stream.name)))
-        return self._append(stream, topic, state, heads[tables.RAW_EVENTS], before, batch, size)
+        commit = self._append(stream, topic, state, heads[tables.RAW_EVENTS], before, batch, size)
+        messages = sum(map(len, batch))
+        self._tell(stream, "messages", messages, sum(map(len, ranges)) - messages)
+        return commit
 
     def accept(self, stream: Stream) -> Commit | None:
         """Go on behind what the topic has lost; where offsets began anew, at their beginning, as a new generation."""

@@ -13,6 +13,7 @@ from dedup_platform.orchestration.partitions import listing, ordinals
 from dedup_platform.orchestration.rejected import report_rejected
 from dedup_platform.orchestration.runs import SNAPSHOT_ID
 from dedup_platform.planning.completeness import Completeness
+from dedup_platform.planning.words import because
 from dedup_platform.platform import Platform
 from dedup_platform.sources.clock_skew import Clocks
 from dedup_platform.spark.connect import translate_connect_errors
@@ -114,11 +115,13 @@ def chosen_partitions(context: Context, stream: Stream) -> set[int]:
 
 
 def sentence(commit: Commit) -> str:
-    """What a commit did, for people: `sessions: 2 of 14 checked cells rewritten, 812 rows, 1.2 s (late)`."""
+    """What a commit did, for people: `sessions: 812 rows written, 2 of 14 cells changed, 1.2 s, because of …`."""
     if commit.left and not commit.cells_checked:
         return f"{commit.table}: {commit.left}"
-    cells = f"{len(commit.cells_rewritten)} of {len(commit.cells_checked)} checked cells rewritten"
-    done = f"{commit.table}: {cells}, {commit.rows_written:,} rows, {commit.seconds:.1f} s ({commit.reason})"
+    cells = f"{len(commit.cells_rewritten):,} of {len(commit.cells_checked):,} cells changed"
+    done = f"{commit.table}: {commit.rows_written:,} rows written, {cells}, {commit.seconds:.1f} s"
+    if commit.table in tables.DERIVED:
+        done += f", because of {because(commit.reason)}"
     return f"{done}; {commit.left}" if commit.left else done
 
 

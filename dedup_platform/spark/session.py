@@ -19,6 +19,7 @@ from dedup_platform.spark.class_archive import archive_options
 from dedup_platform.spark.connect import opened
 from dedup_platform.spark.connect_token import remote_by_name
 from dedup_platform.spark.jars import jars_conf, require_jars
+from dedup_platform.spark.watching import note_session
 
 __all__ = [
     "JAVA_OPTIONS",
@@ -84,7 +85,9 @@ def open_session(settings: Settings, build: Callable[[], SparkSession]) -> Spark
     should be.
     """
     if settings.spark_remote:
-        return opened(settings, build)
+        session = opened(settings, build)
+        note_session(session)
+        return session
     require_jars(settings)
     secrets = {name: value for name, value in spark_conf(settings).items() if _is_secret(name)}
     with _STARTING, _file_for_java(secrets) if secrets else nullcontext():
@@ -95,6 +98,7 @@ def open_session(settings: Settings, build: Callable[[], SparkSession]) -> Spark
             session.conf.set(name, value)
     # Threads that work side by side get equal shares of Spark.
     session.sparkContext.setLocalProperty("spark.scheduler.pool", f"thread {get_ident()}")
+    note_session(session)
     return session
 
 
