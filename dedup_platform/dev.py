@@ -12,12 +12,13 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from dedup_platform.errors import DedupPlatformError
+from dedup_platform.errors import DedupPlatformError, SettingsError
 from dedup_platform.orchestration.embedded import make_dagster_home
 from dedup_platform.processes import with_parent
 from dedup_platform.settings import ENV_PREFIX, Settings, load_settings
 from dedup_platform.spark import CONNECT_PORT
 from dedup_platform.spark.connect_server import ConnectServer, connect_server
+from dedup_platform.stream import read_streams
 
 SECONDS_TO_END = 60
 SECONDS_BETWEEN_STARTS = 5
@@ -30,6 +31,7 @@ def main() -> int:
         signal.signal(ending, signal.default_int_handler)
     try:
         settings = load_settings()
+        _require_streams(settings)
         make_dagster_home(settings)
         with _warm_spark(settings, options.spark_port) as server, _dagster(settings, server, options.port) as dagster:
             while dagster.poll() is None:
@@ -41,6 +43,17 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _require_streams(settings: Settings) -> None:
+    """Say what to do where Dagster would show nothing. StreamFileError if no stream file can be read."""
+    if settings.streams is None:
+        raise SettingsError(
+            f"there are no streams to show: set {ENV_PREFIX}STREAMS to a stream file or a folder of them, as "
+            f"`export {ENV_PREFIX}STREAMS=streams/clicks.yaml`, and start this again. `make demo` makes up a stream, "
+            "and says at its end how to show it"
+        )
+    read_streams(settings.streams)
 
 
 def _warm_spark(settings: Settings, port: int) -> AbstractContextManager[ConnectServer | None]:

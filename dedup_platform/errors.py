@@ -55,7 +55,6 @@ __all__ = [
     "SourceError",
     "SparkServerError",
     "StreamFileError",
-    "StreamInUseError",
     "UnknownFileError",
     "UnknownOffsetsError",
     "UnknownRecordError",

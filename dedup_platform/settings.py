@@ -99,48 +99,63 @@ class Settings(BaseSettings):
     )
 
     home: Annotated[Path, AfterValidator(uris.absolute)] = Path(".dedup_platform")
+    """Where everything below lives unless it is said otherwise."""
     streams: Annotated[Path, AfterValidator(uris.absolute)] | None = None
+    """A stream file, or a folder of them; `--streams` of the command line overrides it."""
     warehouse: Annotated[str, AfterValidator(uris.warehouse)] = Field(
         default_factory=lambda found: str(found["home"] / "warehouse")
     )
+    """Where the tables' files are, a folder or `s3://bucket/prefix`."""
     s3_endpoint: Annotated[str, Field(pattern=r"^https?://[^@\s]+$")] | None = None
+    """The address of an object store other than Amazon's."""
     s3_region: str | None = None
+    """The region of the bucket."""
     s3_path_style: bool = True
+    """With an endpoint: whether the bucket is in the path of an address, not in its host."""
     s3_access_key_id: Secret | None = None
+    """A key of the object store; without it each process finds its own as Amazon's clients do."""
     s3_secret_access_key: Annotated[Secret | None, AfterValidator(_pair)] = None
+    """Its secret."""
     catalog_uri: Annotated[str, AfterValidator(uris.catalog)] = Field(
         default_factory=lambda found: uris.sqlite(found["home"] / "catalog.db"), repr=False
     )
+    """Iceberg's catalog: SQLite, Postgres, REST or Glue."""
     catalog_credential: Secret | None = None
-    """Of a REST catalog: `client id:client secret` for OAuth2."""
+    """Of a REST catalog, `client id:client secret`."""
     catalog_token: Secret | None = None
-    """Of a REST catalog: a bearer token."""
+    """Of a REST catalog, a bearer token."""
     catalog_conf: dict[str, Annotated[str, AfterValidator(_printable)]] = Field(default_factory=dict, repr=False)
-    """More properties of the catalog, for PyIceberg and for Spark."""
+    """More properties of the catalog, for Spark and PyIceberg, as a JSON object of texts."""
     control_uri: Annotated[str, AfterValidator(uris.database)] = Field(
         default_factory=lambda found: uris.sqlite(found["home"] / "control.db"), repr=False
     )
+    """The control database, SQLite or Postgres."""
     dagster_uri: Annotated[str, AfterValidator(uris.dagster_database)] | None = Field(default=None, repr=False)
+    """Dagster's own database in Postgres; without it SQLite in `DAGSTER_HOME`."""
     spark_master: str = "local[*]"
+    """Spark's master."""
     spark_remote: Annotated[str, AfterValidator(_printable)] | None = Field(default=None, repr=False)
+    """A Spark Connect server (`sc://host:15002`), in place of a master."""
     connect_address: IPvAnyAddress = IPv4Address("127.0.0.1")
-    """Where a Spark Connect server of ours listens. Whoever can connect can run code as its user."""
+    """Where a Spark Connect server of ours listens; whoever knows its token can run code."""
     spark_conf: dict[str, str] = Field(default_factory=dict, repr=False)
+    """More Spark properties, as a JSON object of texts."""
     kafka: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Other connection options for Kafka: librdkafka's own properties, passwords among them."""
+    """Other connection options for Kafka: librdkafka's properties, as a JSON object of texts."""
     postgres: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Other connection options for sinks in Postgres: libpq's own parameters, passwords among them."""
+    """Other connection options for sinks in Postgres: libpq's parameters, as a JSON object of texts."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "2g"
+    """The memory of a local Spark's JVM."""
     task_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"
     """How much memory a task that reads records may take, beyond what its process has when it begins."""
     record_seconds: Annotated[int, Field(ge=1)] = 20
-    """Processor seconds that a task may take until it gets on by a record, or by some that it reads together."""
+    """Seconds of processor time that such a task may take until it gets on by a record, or some read at once."""
     registry_login: Annotated[str | None, AfterValidator(_printable), AfterValidator(_login)] = Field(None, repr=False)
-    """user:password, or key:secret, for the schema registries that stream files name."""
+    """`user:password` for the schema registries that stream files name, in sources and sinks."""
     sensor_interval: Annotated[int, Field(ge=1)] = 15
     """Seconds between two ticks of a sensor."""
     ui_hosts: Annotated[frozenset[str] | None, NoDecode, BeforeValidator(_host_names)] = None
-    """By which names, beside those of the loopback interface, browsers may call Dagster's UI: with commas between."""
+    """Names by which browsers may call Dagster's UI beside those of this machine, with commas between."""
 
     @property
     def dagster_home(self) -> Path:

@@ -123,7 +123,7 @@ def test_example_streams_are_named_as_their_files() -> None:
 
 
 def test_settings_are_all_told_with_their_defaults() -> None:
-    told = {names(row[0])[0]: row[1] for row in rows("docs/operating.md", "Settings")}
+    told = {names(row[0])[0]: row[1] for row in rows("docs/reference.md", "Settings")}
     assert told.keys() == {*(f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields), "DAGSTER_HOME"}
     settings = load_settings(home=Path("/home"))
     for name, default in told.items():

@@ -37,7 +37,7 @@ Exit codes:
 
 2  arguments, settings or stream files are wrong
 
-3  someone else committed first, or a file changed while it was read: run again
+3  someone else committed first or is at work, or a file changed while it was read: run again
 
 4  refused, and nothing was published: a change that needs another stream, counts that do not balance, records that the
 source has lost, a batch that is held because too much of it would be rejected, or your no

@@ -44,9 +44,8 @@ def print_table(console: Console, table: Table) -> None:
     first, *others = table.columns
     for place, title in enumerate(first.cells):
         console.print(title, style="bold")
-        row = Text(", ").join(
-            Text(f"{column.header} ").append_text(_text(console, list(column.cells)[place])) for column in others
-        )
+        values = ((column.header, _text(console, list(column.cells)[place])) for column in others)
+        row = Text(", ").join(Text(f"{name} ".lstrip()).append_text(value) for name, value in values)
         console.print(Padding(row, (0, 0, 0, 2)))
 
 

@@ -32,13 +32,11 @@ from dedup_platform.stream.rules import (
 )
 from dedup_platform.stream.s3_path import S3Path
 from dedup_platform.stream.source import FilesSource, KafkaSource, Lane
+from dedup_platform.stream.time_formats import EPOCH_UNITS, ISO_8601, formats_of
 from dedup_platform.stream.values import (
-    EPOCH_UNITS,
-    ISO_8601,
     RESERVED_COLUMNS,
     decimal_of,
     format_duration,
-    formats_of,
     parse_duration,
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from dedup_platform.stream.paths import FieldPath, FieldRef, field_path
@@ -66,20 +66,25 @@ class FirstOf(Part):
     """The first of some fields that is there, and is neither null nor an empty text."""
 
     first_of: tuple["Definition", ...] = Field(min_length=1)
+    """The fields, in the order in which they are looked for."""
 
 
 class Join(Part):
     """The texts of some fields with a text in between; null if one of them is not there, null or empty."""
 
     join: tuple["Definition", ...] = Field(min_length=1)
+    """The fields whose texts are joined."""
     between: Text = Field(alias="with")
+    """The text in between."""
 
 
 class TextPattern(Part):
     """What the one group of a regular expression finds in the text of a field; null if it finds nothing."""
 
     pattern: Pattern
+    """The regular expression, with one group."""
     field: "Definition"
+    """The field whose text it is looked for in."""
 
 
 def _constant(value: Any) -> Any:
@@ -93,13 +98,20 @@ def _constant(value: Any) -> Any:
 class Constant(Part):
     """The same text in every record."""
 
-    constant: Annotated[Text, BeforeValidator(_constant), Field(min_length=1)]
+    constant: Annotated[
+        Text,
+        BeforeValidator(_constant),
+        Field(min_length=1),
+        WithJsonSchema({"title": "text", "type": ["string", "number", "boolean"]}),
+    ]
+    """The text."""
 
 
 class FilePath(Part):
     """What the one group of a regular expression finds in the file's path below the source's root, else null."""
 
     path: Pattern
+    """The regular expression, with one group."""
 
 
 _KEYS: dict[type[Part], tuple[str, ...]] = {

@@ -12,20 +12,19 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     Tag,
+    WithJsonSchema,
     model_validator,
 )
 
 from dedup_platform.stream.definitions import Definition, spelled
 from dedup_platform.stream.paths import FieldSpelling, field_path, field_spelling
+from dedup_platform.stream.time_formats import EPOCH_UNITS, TimeFormats, formats_of
 from dedup_platform.stream.values import (
-    EPOCH_UNITS,
     AttributeType,
     ColumnName,
     FieldName,
     Part,
-    TimeFormats,
     TimezoneName,
-    formats_of,
 )
 
 __all__ = [
@@ -53,12 +52,14 @@ class FieldId(Part):
     """The event id is one field."""
 
     field: Definition
+    """The field."""
 
 
 class FieldList(Part):
     """The event id is made of several fields."""
 
     fields: Annotated[tuple[Definition, ...], Field(min_length=1), AfterValidator(_distinct)]
+    """The fields, in order."""
 
 
 def _hashed(value: Any) -> Any:
@@ -77,7 +78,9 @@ class FieldHash(Part):
         str | tuple[FieldSpelling, ...],
         PlainValidator(_hashed),
         PlainSerializer(lambda value: value, return_type=Any),
+        WithJsonSchema({"title": "fields", "anyOf": [{"const": "*"}, {"type": "array", "minItems": 1}]}),
     ]
+    """A list of fields, or `"*"` for all."""
 
 
 def _event_id_spelling(value: Any) -> Any:
@@ -110,6 +113,7 @@ class ZoneField(Part):
     """The time zone stands in a field of the record: a name like Europe/Paris, or an offset like +02:00."""
 
     field: Definition
+    """The field with the zone."""
 
 
 def _zone_spelling(value: Any) -> Any:
@@ -131,8 +135,11 @@ class TimeField(Part):
     """A time in a field. Without `format` it is ISO 8601; a text without an offset is in `timezone`."""
 
     field: Definition
+    """The field with the time."""
     format: TimeFormats | None = None
+    """How it is written; without it ISO 8601. Of several, the first that fits."""
     timezone: Timezone = "UTC"
+    """The zone of a time that does not tell its offset."""
 
 
 def _one_group(pattern: str) -> str:
@@ -149,20 +156,25 @@ class FileName(Part):
     """A time in the file's path below the source's root: the one group of the regular expression `file_name`."""
 
     file_name: Annotated[FieldName, AfterValidator(_one_group)]
+    """The regular expression, with one group, which is the time."""
     format: TimeFormats | None = None
+    """How it is written; without it ISO 8601."""
     timezone: TimezoneName = "UTC"
+    """The zone of a time that does not tell its offset."""
 
 
 class FileModified(Part):
     """The file's modification time."""
 
     file_modified: Literal[True] = True
+    """Says so."""
 
 
 class KafkaAppendTime(Part):
     """When the broker appended the message to its log; the topic must stamp with LogAppendTime."""
 
     kafka_append_time: Literal[True] = True
+    """Says so."""
 
 
 ArrivalTime = Annotated[
@@ -192,9 +204,13 @@ class Attribute(Part):
     """A typed column beside the event's own. `format` and `timezone` are for times and dates."""
 
     field: Definition
+    """The field with the value."""
     type: AttributeType = "string"
+    """The column's type."""
     format: TimeFormats | None = None
+    """How a timestamp or a date is written; without it ISO 8601. Of several, the first that fits."""
     timezone: Timezone = "UTC"
+    """The zone of a timestamp that does not tell its offset."""
 
     @model_validator(mode="after")
     def _format_fits_type(self) -> "Attribute":
@@ -212,11 +228,16 @@ class Fields(Part):
     """Which fields of a record say what the event is."""
 
     entity_id: Definition
+    """Whose event it is: a user, a device, an account."""
     event_id: EventId
+    """What tells an event of an entity from its others."""
     event_time: Annotated[TimeField, BeforeValidator(spelled)]
+    """When it happened."""
     arrival_time: ArrivalTime | None = None
-    """None: what the source itself says, `file_modified` or `kafka_append_time`."""
+    """When the log first had the record. Without it, what the source says: `file_modified` or
+    `kafka_append_time`."""
     attributes: dict[ColumnName, Annotated[Attribute, BeforeValidator(spelled)]] = Field(default_factory=dict)
+    """More columns of events: name of the column -> its field, or more about it."""
 
 
 def definitions(fields: Fields) -> Iterator[tuple[tuple[str, ...], Definition]]:

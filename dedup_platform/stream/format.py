@@ -15,6 +15,7 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     ValidationInfo,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -70,6 +71,7 @@ def _read_protobuf(path: Path) -> bytes:
 
 
 _AS_PATH = PlainSerializer(lambda file: file.path)
+_A_PATH = WithJsonSchema({"title": "path", "type": "string"})
 
 
 def _delimiter(value: str) -> str:
@@ -85,28 +87,36 @@ class CsvFormat(Part):
     """
 
     columns: FieldNames | None = None
+    """The names of the columns, in order, where the files have no header."""
     delimiter: Annotated[Text, AfterValidator(_delimiter)] = Field(",", exclude_if=lambda value: value == ",")
+    """What stands between values: one character, `"\\t"` for the tabulator."""
     comment: FieldName | None = Field(None, exclude_if=lambda value: value is None)
+    """Lines that begin by it are no records."""
 
 
 class JsonFormat(Part):
     """Messages that hold many events: `records` names the list of objects, one event each."""
 
     records: FieldName
+    """The field that holds the list of events; `explode` says the same of any path."""
 
 
 class AvroFormat(Part):
     """The schema of messages: their writer's or, with a registry, the one to which their writers' are resolved."""
 
-    schema_file: Annotated[SchemaFile, _schema_file(_read_avro), _AS_PATH] = Field(alias="schema")
+    schema_file: Annotated[SchemaFile, _schema_file(_read_avro), _AS_PATH, _A_PATH] = Field(alias="schema")
+    """The file of the schema (`.avsc`), absolute or relative to the stream file's folder."""
 
 
 class ProtobufFormat(Part):
     """A .proto or a descriptor set, and the message in it; `records` names the field that holds many events, if any."""
 
-    schema_file: Annotated[SchemaFile, _schema_file(_read_protobuf), _AS_PATH] = Field(alias="schema")
+    schema_file: Annotated[SchemaFile, _schema_file(_read_protobuf), _AS_PATH, _A_PATH] = Field(alias="schema")
+    """A `.proto` or a descriptor set, absolute or relative to the stream file's folder."""
     message: FieldName
+    """The message type, with its package."""
     records: FieldName | None = None
+    """The repeated field that holds many events, if one does."""
 
     @field_validator("message")
     @classmethod
@@ -140,6 +150,7 @@ class Registry(Part):
     """The schema registry by whose ids the messages begin."""
 
     url: Annotated[FieldName, AfterValidator(_registry_url)]
+    """Its address, without a password."""
 
 
 def _explode(value: Any) -> FieldSpelling:
@@ -152,7 +163,15 @@ def _explode(value: Any) -> FieldSpelling:
     return field
 
 
-Explode = Annotated[FieldSpelling, PlainValidator(_explode), PlainSerializer(lambda value: value, return_type=Any)]
+_NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+Explode = Annotated[
+    FieldSpelling,
+    PlainValidator(_explode),
+    PlainSerializer(lambda value: value, return_type=Any),
+    WithJsonSchema(
+        {"title": "path of names", "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+    ),
+]
 """Where in a record the list is whose values are the events; `"*"`: the record is the list."""
 
 
@@ -160,12 +179,19 @@ class Format(Part):
     """How the records of a source are written. What a format needs stands beside it, under the format's own name."""
 
     format: Literal["csv", "json", "parquet", "avro", "protobuf"]
+    """The format of the files or messages."""
     csv: CsvFormat | None = None
+    """More about csv."""
     json_format: JsonFormat | None = Field(None, alias="json")
+    """More about json."""
     avro: AvroFormat | None = None
+    """More about avro."""
     protobuf: ProtobufFormat | None = None
+    """More about protobuf; needed for it."""
     explode: Explode | None = Field(None, exclude_if=lambda value: value is None)
+    """Where in a record the list is whose values are the events; `"*"`: the record is the list."""
     registry: Registry | None = None
+    """The schema registry by whose ids messages begin."""
 
     @model_validator(mode="after")
     def _parts_are_of_this_format(self) -> "Format":

@@ -54,19 +54,34 @@ class Stream(Part):
     """One flow of events: the content of one stream file."""
 
     name: StreamName
+    """The stream's name: of its Iceberg namespace, and in front of its assets and jobs."""
     source: Source
+    """Where its records come from: files or a topic."""
     fields: Fields
+    """Which fields of a record say what the event is."""
     missing_entity: Literal["keep", "reject"] = "keep"
+    """What becomes of a record without an entity: kept as an event that is in no session, or rejected."""
     partitions: Partitions
+    """The event-time partitions of its tables."""
     buckets: Annotated[Count, Field(ge=0, le=4096), AfterValidator(_power_of_two)] = 0
+    """Into how many shares by entity each partition is cut: a power of two, or 0 to choose it from the first
+    data."""
     deduplicate: Deduplicate = Deduplicate()
+    """Which records are copies of one event."""
     sessions: Sessions | None = None
+    """What a session is; without it the stream has none."""
     late: Late = Late()
+    """When events count as late, and when and how much is repaired."""
     retries: Retries = Retries()
+    """How an ingest, or a sink, that failed is tried again."""
     reject: Reject | None = None
+    """When a batch is held because too much of it would be rejected; without it, none is."""
     maintenance: Maintenance = Maintenance()
+    """How long history is kept."""
     publish: Publish = Publish()
+    """Which changes matter to consumers, and the sinks that get them."""
     claims: Claims = Claims()
+    """What becomes of a request for what another process is at."""
     _origin: Path = PrivateAttr(default_factory=Path.cwd)
 
     def model_post_init(self, context: Any) -> None:

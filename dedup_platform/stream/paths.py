@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 __all__ = ["FieldPath", "FieldRef", "FieldSpelling", "Step", "field_path", "field_spelling", "text_of_steps"]
 
@@ -87,8 +87,13 @@ def text_of_steps(steps: tuple[Step, ...]) -> str:
     return "".join(map(_spelled, steps)).removeprefix(".")
 
 
+_A_STEP = {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}
+_STEPS = {"type": "array", "items": _A_STEP, "minItems": 1}
 FieldRef = Annotated[
-    FieldSpelling, PlainValidator(field_spelling), PlainSerializer(lambda value: value, return_type=Any)
+    FieldSpelling,
+    PlainValidator(field_spelling),
+    PlainSerializer(lambda value: value, return_type=Any),
+    WithJsonSchema({"title": "field", "anyOf": [{"type": "string"}, _STEPS]}),
 ]
 
 

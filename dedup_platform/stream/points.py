@@ -17,4 +17,6 @@ class Points(Part):
     """
 
     keep: Duration = timedelta(days=7)
+    """A point is kept for so long after the next one was made."""
     at_most: Annotated[Count, Field(ge=2, le=1000)] = 100
+    """The oldest points go where there are more."""

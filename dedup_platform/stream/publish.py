@@ -99,7 +99,9 @@ class _Copy(Part):
     """What every sink says: the table that it is a copy of, and which changes of it matter."""
 
     follows: Literal["sessions", "deduplicated_events"]
+    """The table that it is a copy of."""
     changes: Literal["all", "downstream"] = "all"
+    """Whether changes that matter to nobody downstream are sent, too."""
 
 
 class PostgresSink(_Copy):
@@ -109,8 +111,11 @@ class PostgresSink(_Copy):
     """
 
     kind: Annotated[Literal["postgres"], BeforeValidator(_known_kind)]
+    """Says that it is a table of Postgres."""
     uri: Annotated[Text, AfterValidator(_postgres)]
+    """The database, `postgresql://user@host:5432/database`, without a password."""
     table: Annotated[Text, AfterValidator(_qualified)]
+    """The table, `schema.table`; it is made where it is missing."""
 
     @property
     def places(self) -> Collection[object]:
@@ -126,11 +131,17 @@ class KafkaSink(_Copy):
     """
 
     kind: Literal["kafka"]
+    """Says that it is a topic of Kafka."""
     brokers: Brokers
+    """`host:port` of a broker, or several with commas between."""
     topic: Topic
+    """The topic's name."""
     envelope: Literal["debezium", "row"] = "debezium"
+    """Whether a message is a change, in Debezium's envelope, or the plain row."""
     format: Literal["json", "avro", "protobuf"] = "json"
+    """The format of messages."""
     registry: Annotated[Registry | None, BeforeValidator(_registry_spelling)] = None
+    """The address of a schema registry, for avro and protobuf."""
 
     @model_validator(mode="after")
     def _json_has_no_schema(self) -> "KafkaSink":
@@ -151,8 +162,11 @@ class FilesSink(_Copy):
     """
 
     kind: Literal["files"]
+    """Says that it is files."""
     path: Annotated[PathText, AfterValidator(_folder_or_prefix)]
+    """A folder, absolute or relative to the stream file's, or `s3://bucket/prefix`."""
     format: Literal["json", "csv", "parquet"] = "json"
+    """The format of the files; of json, lines."""
     _origin: Path = PrivateAttr(default_factory=Path.cwd)
 
     def model_post_init(self, context: Any) -> None:
@@ -184,8 +198,11 @@ class CustomSink(_Copy):
     """
 
     kind: Literal["custom"]
+    """Says that it is of your own."""
     factory: Annotated[Text, AfterValidator(_factory)]
+    """The function that makes it, `package.module:function`."""
     options: dict[Text, Text] = Field(default_factory=dict)
+    """What the function is called with besides: texts by name."""
 
     @property
     def places(self) -> Collection[object]:
@@ -220,5 +237,8 @@ class Publish(Part):
         "event_id",
         "event_time",
     )
+    """The columns of events and sessions whose changes matter downstream."""
     sinks: dict[SinkName, Sink] = Field(default_factory=dict)
+    """The copies elsewhere: name -> what it is."""
     points: Points = Points()
+    """How long points are kept."""

@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema, model_validator
 
 from dedup_platform.stream.values import (
     ColumnName,
@@ -43,7 +43,9 @@ class Partitions(Part):
     """The event-time partitions: UTC days or hours from `start` on, counted from 1970-01-01 (as Iceberg does)."""
 
     granularity: Literal["day", "hour"]
-    start: Annotated[datetime, BeforeValidator(_utc)]
+    """How long a partition is: a UTC day or hour."""
+    start: Annotated[datetime, BeforeValidator(_utc), WithJsonSchema({"title": "date", "type": "string"})]
+    """The beginning of the first one. Events before it are rejected."""
 
     @model_validator(mode="after")
     def _start_is_a_boundary(self) -> "Partitions":
@@ -96,14 +98,18 @@ class Deduplicate(Part):
     """Records with the same `key`, at most `window` of event time apart, are one event: the first to arrive."""
 
     key: FieldNames = ("entity_id", "event_id")
+    """The columns in which copies agree; `entity_id` is one of them."""
     window: Duration = timedelta(days=1)
+    """Copies are at most so far apart in event time."""
 
 
 class Aggregate(Part):
     """One column of the sessions: `function` over `attribute`. In a stream file: `{sum: amount}`."""
 
     function: Literal["count", "sum", "min", "max", "first", "last"]
+    """What is made of the attribute's values, in the order of events; null counts as no value."""
     attribute: FieldName
+    """The attribute."""
 
     @model_validator(mode="before")
     @classmethod
@@ -121,20 +127,30 @@ class Sessions(Part):
     """A gap longer than `timeout` between two events of an entity ends a session."""
 
     timeout: PositiveDuration
+    """The longest gap within a session; a longer one ends it."""
     aggregates: dict[ColumnName, Aggregate] = Field(default_factory=dict)
+    """More columns of sessions: name of the column -> a function of an attribute."""
 
 
 class Late(Part):
     """How late events are handled: when they count as late, and when and how much a repair recomputes."""
 
     grace: Duration = timedelta(hours=1)
+    """An event is late that arrives longer than this after its partition's end."""
     settle: Duration = timedelta(seconds=60)
+    """A repair waits until nothing arrived for so long."""
     max_delay: Duration = timedelta(minutes=15)
+    """The longest wait of a repair, also where something arrives all the time."""
     min_rows: Annotated[Count, Field(ge=1)] = 1
+    """A repair waits for so many new rows, up to `max_delay`."""
     max_future: Duration = timedelta(minutes=10)
+    """An event that is further ahead of its arrival is rejected."""
     horizon: PositiveDuration | None = None
+    """An event that is older than this when it arrives is rejected; without it none is too old."""
     max_partitions_per_run: Annotated[Count, Field(ge=1)] = 31
+    """A run repairs at most so many partitions, unless they are linked."""
     max_runs_per_tick: Annotated[Count, Field(ge=1)] = 10
+    """A tick of the sensor asks for at most so many runs."""
 
     @model_validator(mode="after")
     def _delay_covers_settle(self) -> "Late":
@@ -153,18 +169,26 @@ class Maintenance(Part):
     """How long upkeep leaves old snapshots, and files that nothing refers to, where they are."""
 
     snapshot_age: Annotated[Duration, AfterValidator(_outlasts_runs)] = timedelta(days=7)
+    """A snapshot stays for so long after the next one was committed."""
     min_snapshots: Annotated[Count, Field(ge=1)] = 10
+    """So many of the newest snapshots stay, however old they are."""
     orphan_age: Annotated[Duration, AfterValidator(_outlasts_runs)] = timedelta(days=3)
+    """Files that nothing refers to stay until they are so old."""
 
 
 class Retries(Part):
     """How an ingest that failed is tried again: after a growing pause, then, once it opened, after a cool-down."""
 
     max_attempts: Annotated[Count, Field(ge=1)] = 3
+    """After so many failures in a row the circuit opens."""
     backoff: PositiveDuration = timedelta(seconds=1)
+    """The first pause; each later one is twice as long."""
     max_backoff: PositiveDuration = timedelta(minutes=5)
+    """The longest pause."""
     cool_down: PositiveDuration = timedelta(minutes=5)
+    """How long an open circuit waits for its first probe; each probe that fails doubles it."""
     max_cool_down: PositiveDuration = timedelta(hours=1)
+    """The longest of these waits."""
 
     @model_validator(mode="after")
     def _longest_are_longest(self) -> "Retries":
@@ -179,10 +203,13 @@ class Claims(Part):
     """What becomes of a request for what another process is at: left to that process, or worked on beside it."""
 
     on_repeat: Literal["drop", "process"] = "drop"
+    """Whether such a request is left to that process, or worked on beside it."""
 
 
 class Reject(Part):
     """When a batch is held: `min_records` of it or more cannot become events, and they are more than `max_ratio`."""
 
     max_ratio: Annotated[float, Strict(), Field(ge=0, lt=1)]
+    """The largest share of a batch that may be rejected, from 0 to below 1."""
     min_records: Annotated[Count, Field(ge=1)] = 100
+    """A batch is held only if at least so many of its records would be rejected."""

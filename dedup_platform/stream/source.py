@@ -63,16 +63,26 @@ class FilesSource(Format):
     """
 
     kind: Annotated[Literal["files"], BeforeValidator(_known_kind)]
+    """Says that the records are in files."""
     path: Annotated[PathText, AfterValidator(_glob)]
+    """Which files: a glob, absolute, relative to the stream file's folder, or `s3://bucket/prefix/*`, where it may
+    hold a date, `{date:%Y/%m/%d}`."""
     settle: Duration = timedelta(seconds=2)
+    """A file is read once it was not modified for so long."""
     relist: Duration = _RELIST
+    """On S3: all keys are listed so often, in between only those that may be new."""
     max_batch_files: Annotated[Count, Field(ge=1)] = 1000
+    """A batch reads at most so many files."""
     max_batch_bytes: Size = 2**30
+    """A batch reads about so many bytes; a larger file is a batch of its own."""
     follow_links: bool = Field(False, exclude_if=lambda value: not value)
+    """Whether links that lead out of the folder are read."""
     max_unpacked_ratio: Annotated[Count, Field(ge=1)] = Field(
         MAX_UNPACKED_RATIO, exclude_if=lambda value: value == MAX_UNPACKED_RATIO
     )
+    """A compressed file is read up to so many times its size; what follows counts as damaged."""
     max_partitions: MaxPartitions = Field(MAX_PARTITIONS, exclude_if=lambda value: value == MAX_PARTITIONS)
+    """The records of a file may lie in so many partitions, or in one for every 10 of them."""
     _folder: Path = PrivateAttr(default_factory=Path.cwd)
 
     def model_post_init(self, context: Any) -> None:
@@ -126,7 +136,9 @@ class Lane(Part):
     """Which of a topic's partitions a deployment owns: those whose number, divided by `of`, leaves `index`."""
 
     index: Annotated[Count, Field(ge=0)]
+    """Which of the lanes, from 0."""
     of: Annotated[Count, Field(ge=1)]
+    """How many lanes share the topic."""
 
     @model_validator(mode="after")
     def _index_is_below(self) -> "Lane":
@@ -165,15 +177,27 @@ class KafkaSource(Format):
     """
 
     kind: Literal["kafka"]
+    """Says that the records are messages of a topic."""
     brokers: Brokers
+    """`host:port` of a broker, or several with commas between."""
     topic: Topic
+    """The topic's name."""
     start: Literal["earliest", "latest"] = "earliest"
+    """Where reading of a topic begins that the stream never read."""
     group: FieldName | None = None
+    """The consumer group that is told the positions; nothing is read from there. Without it, one named after the
+    stream."""
     lane: Lane = Lane(index=0, of=1)
+    """Which of the topic's partitions are read here, where several deployments share it."""
     max_batch_records: Annotated[Count, Field(ge=1)] = 1_000_000
+    """A batch reads at most so many messages."""
     max_batch_bytes: Size = 2**30
+    """A batch reads about so many bytes."""
     transaction_timeout: PositiveDuration = timedelta(seconds=30)
+    """A batch reads no more than lately took so long to take in."""
     max_partitions: MaxPartitions = Field(MAX_PARTITIONS, exclude_if=lambda value: value == MAX_PARTITIONS)
+    """What a task reads of a partition of the topic may lie in so many partitions of the stream, or in one for
+    every 10 records."""
 
     @model_validator(mode="after")
     def _messages_have_this_format(self) -> "KafkaSource":

@@ -1,10 +1,10 @@
-"""What all parts of a stream file share: durations, sizes, times' formats and zones, and the names that it may choose.
+"""What all parts of a stream file share: durations, sizes, time zones, and the names that it may choose.
 
 Each type accepts the text of a stream file or the Python value; what it refuses, it refuses with what is allowed.
 """
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,13 +16,11 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
-    PlainValidator,
     Strict,
+    WithJsonSchema,
 )
 
 __all__ = [
-    "EPOCH_UNITS",
-    "ISO_8601",
     "LATER",
     "PUBLISHED_COLUMNS",
     "RESERVED_COLUMNS",
@@ -40,19 +38,12 @@ __all__ = [
     "StreamName",
     "TableColumn",
     "Text",
-    "TimeFormats",
     "TimezoneName",
     "decimal_of",
-    "formats_of",
     "only",
     "origin_of",
     "parse_duration",
 ]
-
-EPOCH_UNITS = {"epoch_s": 1, "epoch_ms": 1_000, "epoch_us": 1_000_000, "epoch_ns": 1_000_000_000}
-"""Name -> ticks per second."""
-ISO_8601 = "iso8601"
-"""The format of times that have no other, by its name among several."""
 
 _EVENT_COLUMNS = ("entity_id", "event_id", "event_time", "arrival_time")
 _RAW_COLUMNS = ("payload", "payload_context", "rejection_reason")
@@ -150,36 +141,6 @@ def _size(value: Any) -> int:
     return int(match[1]) * _SIZE_UNITS[match[2]]
 
 
-def formats_of(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """The formats of a time, in the order in which they are tried."""
-    return (value or ISO_8601,) if not isinstance(value, tuple) else value
-
-
-def _time_formats(value: Any) -> str | tuple[str, ...]:
-    if not isinstance(value, list | tuple):
-        return _time_format(value)
-    if not value or len(set(map(str, value))) != len(value):
-        raise ValueError("must be a format, or a list of distinct ones that are tried in order")
-    return tuple(map(_time_format, value))
-
-
-def _time_format(value: Any) -> str:
-    if value in (*EPOCH_UNITS, ISO_8601):
-        return str(value)
-    if not isinstance(value, str):
-        raise ValueError(f"is no format; write a text like %Y-%m-%d %H:%M:%S, or {_any_of(EPOCH_UNITS)}")
-    sample = datetime(2021, 11, 23, 17, 45, 56, 123_456, tzinfo=UTC)
-    try:
-        read = datetime.strptime(sample.strftime(value), value).date()
-    except ValueError:
-        raise ValueError(
-            f"is no strptime format; write one like %Y-%m-%d %H:%M:%S, or {_any_of((*EPOCH_UNITS, ISO_8601))}"
-        ) from None
-    if read != sample.date():
-        raise ValueError("does not tell the year, the month and the day; write a format like %Y-%m-%d %H:%M:%S")
-    return value
-
-
 def _timezone(value: str) -> str:
     try:
         ZoneInfo(value)
@@ -238,10 +199,6 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _any_of(names: Any) -> str:
-    return " or ".join(names)
-
-
 def _positive(value: timedelta) -> timedelta:
     if value <= timedelta(0):
         raise ValueError("must be longer than 0s")
@@ -256,16 +213,28 @@ def _duration_text(value: timedelta) -> str:
 Text = Annotated[str, Strict()]
 PathText = Annotated[Text, AfterValidator(_path)]
 Count = Annotated[int, Strict()]
-Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(_duration_text, when_used="json")]
-PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
-Size = Annotated[int, BeforeValidator(_size)]
-TimeFormats = Annotated[
-    str | tuple[str, ...], PlainValidator(_time_formats), PlainSerializer(lambda value: value, return_type=Any)
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(parse_duration),
+    PlainSerializer(_duration_text, when_used="json"),
+    WithJsonSchema({"title": "duration", "type": "string", "pattern": "^[0-9]{1,15}(ms|s|m|h|d)$"}),
 ]
+PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
+_OF_SIZES = [
+    {"type": "integer", "minimum": 1},
+    {"type": "string", "pattern": f"^[1-9][0-9]{{0,14}} ?({'|'.join(_SIZE_UNITS)})$"},
+]
+Size = Annotated[int, BeforeValidator(_size), WithJsonSchema({"title": "size", "anyOf": _OF_SIZES})]
 TimezoneName = Annotated[Text, AfterValidator(_timezone)]
-AttributeType = Annotated[Text, AfterValidator(_attribute_type)]
-ColumnName = Annotated[Text, AfterValidator(_column_name)]
-StreamName = Annotated[Text, AfterValidator(_stream_name)]
-TableColumn = Annotated[Text, AfterValidator(_lower_case_name)]
+_DECIMAL = {"type": "string", "pattern": r"^decimal\([1-9][0-9]?, ?[0-9]{1,2}\)$"}
+AttributeType = Annotated[
+    Text,
+    AfterValidator(_attribute_type),
+    WithJsonSchema({"title": "column type", "anyOf": [{"enum": list(_SIMPLE_TYPES)}, _DECIMAL]}),
+]
+_A_NAME = WithJsonSchema({"title": "name", "type": "string", "pattern": "^[a-z][a-z0-9_]{0,99}$"})
+ColumnName = Annotated[Text, AfterValidator(_column_name), _A_NAME]
+StreamName = Annotated[Text, AfterValidator(_stream_name), _A_NAME]
+TableColumn = Annotated[Text, AfterValidator(_lower_case_name), _A_NAME]
 FieldName = Annotated[Text, AfterValidator(_field_name)]
 FieldNames = Annotated[tuple[FieldName, ...], Field(min_length=1), AfterValidator(_distinct)]

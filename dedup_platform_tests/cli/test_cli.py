@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dedup_platform import cli, errors, tables
+from dedup_platform.cli import console, process
 from dedup_platform.planning.claims import Partitions
 from dedup_platform.planning.moments import utc_now
 from dedup_platform.platform import Platform
@@ -437,10 +438,10 @@ def test_a_run_that_is_interrupted_is_known_to_have_failed(
     # Whoever started this process in the background may have let it ignore the signal.
     before = signal(SIGINT, default_int_handler)
     monkeypatch.setattr(os, "_exit", sys.exit)
-    monkeypatch.setattr(cli.process, "SECONDS_TO_END", PATIENCE)
+    monkeypatch.setattr(process, "SECONDS_TO_END", 60)
     monkeypatch.setattr(Source, "_batches", interrupted)
     assert "what was committed stays" in line("run", code=cli.INTERRUPTED)
-    cli.out.quiet = cli.err.quiet = False
+    console.out.quiet = console.err.quiet = False
     [told] = json.loads(line("status", "--json"))
     assert (told["health"]["state"], told["health"]["attempts"]) == ("retrying", 1)
     assert "ended before it could say why" in told["health"]["reason"]

@@ -32,7 +32,7 @@ class Two:
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"
-        self.copy = folder / "copy.db"
+        self.copy = str(folder / "copy.db")
         self.streams = [make_stream(folder, name, start="2024-03-01") for name in (GOES, STAYS)]
         sink = {
             "kind": "custom",
@@ -40,7 +40,7 @@ class Two:
             "factory": "dedup_platform_tests.sinks.sqlite_table:open_table",
         }
         content = yaml.safe_load(self.streams[0].origin.read_text())
-        content["publish"] = {"sinks": {"copy": sink | {"options": {"file": str(self.copy)}}}}
+        content["publish"] = {"sinks": {"copy": sink | {"options": {"file": self.copy}}}}
         self.streams[0].origin.write_text(yaml.safe_dump(content))
         self.streams[0] = load_stream(self.streams[0].origin)
         for number, stream in enumerate(self.streams):
@@ -79,9 +79,9 @@ class Two:
             known.reflect(engine)
             with engine.connect() as connection:
                 for table in known.sorted_tables:
-                    [column] = [each for each in table.c if each.name in _NAMES] or [None]
-                    rows = connection.execute(sa.select(table)).all() if column is not None else []
-                    of_stream = [tuple(row) for row in rows if str(row._mapping[column]).split("/")[0] == name]
+                    columns = [each for each in table.c if each.name in _NAMES]
+                    rows = connection.execute(sa.select(table)).all() if columns else []
+                    of_stream = [tuple(row) for row in rows if str(row._mapping[columns[0]]).split("/")[0] == name]
                     if of_stream:
                         found[f"{database} {table.name}"] = sorted(of_stream, key=repr)
             engine.dispose()

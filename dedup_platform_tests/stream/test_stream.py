@@ -358,6 +358,12 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
         ("[device, counter]", "[a, a]", "11: fields.event_id: names one field twice (got ['a', 'a'])"),
         ("[device, counter]", "{md5: a}", "11: fields.event_id: must be a field name, a list of field names, or {hash"),
         ("[device, counter]", "{hash: a}", '11: fields.event_id.hash: must be "*" (all fields) or a list of distinct'),
+        (
+            "%d/%m/%Y %H:%M:%S",
+            "epoch_millis",
+            "12: fields.event_time.format: is no format; did you mean epoch_ms? Allow",
+        ),
+        ("%d/%m/%Y %H:%M:%S", "unix", "12: fields.event_time.format: is no format; did you mean epoch_s? Allowed: epo"),
         ("%d/%m/%Y %H:%M:%S", "%Q", "12: fields.event_time.format: is no strptime format; write one like %Y-%m-%d %H"),
         ("%d/%m/%Y %H:%M:%S", "%H:%M", "12: fields.event_time.format: does not tell the year, the month and the day"),
         (
