@@ -16,7 +16,7 @@ def confirm(question: str) -> None:
         with suppress(typer.Abort):
             is_agreed = typer.confirm(question, err=True)
     else:
-        err.print(question, markup=False, soft_wrap=True)
+        err.print(question, markup=False, highlight=False, soft_wrap=True)
     if not is_agreed:
         err.print("nothing was changed; --yes says yes beforehand")
         raise typer.Exit(REFUSED)

@@ -23,7 +23,7 @@ from pyiceberg.table import Table
 
 from dedup_platform import tables
 from dedup_platform.lake.catalog import Catalog
-from dedup_platform.lake.snapshots import total_files, total_rows
+from dedup_platform.lake.snapshots import total_rows
 
 OURS = (*tables.FOLLOWER_OF.values(), tables.AUDIT, *reversed(tables.ALL))
 """The tables of a stream in the order in which they go: what was taken in goes last."""
@@ -37,7 +37,6 @@ class TableSize:
 
     table: str
     rows: int
-    live_files: int
     files: int
     bytes: int
 
@@ -60,11 +59,15 @@ class TableRemoval:
     def sizes(self) -> Iterator[TableSize]:
         """What the tables hold."""
         for table in self.tables():
-            with suppress(NoSuchTableError):
-                loaded = self._catalog.load_table(self._stream, table)
-                stored = self._catalog.stored_files(self._stream, table)
-                rows, files = (total_rows(loaded), total_files(loaded)) if loaded.current_snapshot() else (0, 0)
-                yield TableSize(table, rows, files, len(stored), sum(each.size for each in stored))
+            try:
+                loaded, stored = self._with_files(table)
+            except FileNotFoundError:
+                yield TableSize(table, 0, 0, 0)
+            except NoSuchTableError:
+                continue
+            else:
+                rows = total_rows(loaded) if loaded.current_snapshot() else 0
+                yield TableSize(table, rows, len(stored), sum(each.size for each in stored))
 
     def is_left_over(self) -> bool:
         """Whether files are there that somebody began to take away, or receipts without tables."""
@@ -88,16 +91,26 @@ class TableRemoval:
 
     def _remove(self, table: str) -> None:
         try:
-            loaded = self._catalog.load_table(self._stream, table)
-            stored = self._catalog.stored_files(self._stream, table)
+            loaded, stored = self._with_files(table)
         except NoSuchTableError:
             return  # another process was faster
+        except FileNotFoundError:
+            # Its metadata is lost, and with it where its files are.
+            self._drop(table)
+            return
         name = self._write_list(_addresses(loaded, stored))
-        with suppress(NoSuchTableError):
-            self._catalog.iceberg.drop_table((self._stream, table))
+        self._drop(table)
         # A REST catalog may have lent us keys for the table's files.
         io = load_file_io(self._catalog.file_properties(loaded), loaded.location())
         self._delete_listed(name, io)
+
+    def _drop(self, table: str) -> None:
+        with suppress(NoSuchTableError):
+            self._catalog.iceberg.drop_table((self._stream, table))
+
+    def _with_files(self, table: str) -> tuple[Table, list[FileInfo]]:
+        """A table and all files in its folder. Raises NoSuchTableError, or FileNotFoundError if it is damaged."""
+        return self._catalog.load_table(self._stream, table), self._catalog.stored_files(self._stream, table)
 
     def _remove_receipts(self) -> None:
         """Delete the receipts of tables that are gone: a new table is there before its first receipt."""

@@ -144,6 +144,17 @@ def test_nothing_is_left_of_a_stream_that_is_dropped_without_its_file(two: Two) 
     assert (two.files(STAYS), two.facts(STAYS)) == others
 
 
+def test_a_table_whose_metadata_is_lost_goes_too(two: Two) -> None:
+    rows = two.rows(GOES)
+    metadata = Path(two.platform().lake.catalog.load_table(GOES, tables.SESSIONS).metadata_location)
+    metadata.unlink()
+    removal = Removal(two.platform(), GOES)
+    assert removal.extent().tables[-5].table == tables.SESSIONS
+    removal.reset()
+    two.run(GOES)
+    assert two.rows(GOES) == rows
+
+
 def test_a_table_of_somebody_else_stays(two: Two) -> None:
     catalog = two.platform().lake.catalog.iceberg
     catalog.create_table((GOES, "mine"), catalog.load_table((GOES, tables.SESSIONS)).schema())
