@@ -1,6 +1,7 @@
 """Takes what was made of a stream away: all of its tables, and what the control database knows of them."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dedup_platform.errors import SourceError, StreamInUseError
@@ -53,7 +54,9 @@ class Removal:
         definition, ledger = self._context.streams.get(self._stream), self._context.ledger
         if definition is None or not sizes:
             return Extent(sizes, others, 0, 0, (0, 0), "", ())
-        ledger.sync(self._stream)
+        with suppress(FileNotFoundError):
+            # Of a damaged table nothing can be folded any more, and it can go all the same.
+            ledger.sync(self._stream)
         gone, trouble = (0, 0), ""
         if definition.source.kind == "files":
             try:

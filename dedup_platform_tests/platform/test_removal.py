@@ -190,27 +190,34 @@ def die_at(step: int, monkeypatch: pytest.MonkeyPatch, platform: Platform) -> No
     monkeypatch.setattr(platform.ledger, "forget", dying(platform.ledger.forget))
 
 
-@pytest.mark.parametrize("is_run_between", [False, True], ids=["at once", "after a run"])
-@pytest.mark.parametrize("step", [0, 1, 4, 40, 120, 300])
-def test_whoever_died_is_followed_by_another_try(
-    step: int, is_run_between: bool, two: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = two.rows(GOES)
-    platform = two.platform()
+def removed(platform: Platform, step: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether it lived to the end of it."""
     with monkeypatch.context() as patch:
         die_at(step, patch, platform)
         try:
             Removal(platform, GOES).drop()
         except Killed:
-            assert step < 300 or two.files(GOES)
-    if is_run_between:
-        two.run(GOES)
-        assert two.rows(GOES) == rows
-    Removal(two.platform(), GOES).drop()
+            return False
+    return True
+
+
+def test_whoever_died_is_followed_by_another_try(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in (0, 1, 3, 20, 60):
+        assert not removed(two.platform(), step, monkeypatch), step
+        assert two.files(GOES)
+    assert removed(two.platform(), 10_000, monkeypatch)
     assert not (two.home / "warehouse" / GOES).exists()
     assert two.known(GOES) == set()
+
+
+def test_a_run_may_come_between_a_crash_and_the_next_try(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = two.rows(GOES)
+    assert not removed(two.platform(), 40, monkeypatch)
     two.run(GOES)
     assert two.rows(GOES) == rows
+    assert removed(two.platform(), 10_000, monkeypatch)
+    assert not (two.home / "warehouse" / GOES).exists()
+    assert two.known(GOES) == set()
 
 
 def test_whoever_writes_meanwhile_is_refused_or_begins_anew(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
