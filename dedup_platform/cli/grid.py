@@ -43,7 +43,8 @@ def print_table(console: Console, table: Table) -> None:
         console.print(table.title)
     first, *others = table.columns
     for place, title in enumerate(first.cells):
-        console.print(title, style="bold")
+        named = Text(f"{first.header} ".lstrip()).append_text(_text(console, title))
+        console.print(named, style="bold")
         values = ((column.header, _text(console, list(column.cells)[place])) for column in others)
         row = Text(", ").join(Text(f"{name} ".lstrip()).append_text(value) for name, value in values)
         console.print(Padding(row, (0, 0, 0, 2)))

@@ -30,8 +30,8 @@ def check_streams(deployment: Deployment, name: str | None, as_json: bool, offli
         if offline
         else deployment.for_each(name, lambda stream: looked_at(platform, stream))
     )
-    refused = (refused(streams[name], sample) for name, sample in outcome.done.items())
-    outcome.failures.extend(problem for problem in refused if problem)
+    problems = (refused(streams[name], sample) for name, sample in outcome.done.items())
+    outcome.failures.extend(problem for problem in problems if problem)
     if as_json:
         told = {name: {"sample": columns_value(sample)} for name, sample in outcome.done.items()}
         values.print_json([stream.model_dump(mode="json") | told.get(stream.name, {}) for stream in streams.values()])

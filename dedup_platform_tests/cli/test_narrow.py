@@ -4,6 +4,7 @@ import re
 import time
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -17,6 +18,7 @@ from dedup_platform.spark.watching import tell
 from dedup_platform.testing import HeldClock, lay_out, light_platform, make_stream, record, utc, write_batch
 
 NARROW, WIDE = 60, 300
+PAGE: dict[str, Any] = {"page": "/a", "amount": "1.50", "quantity": 1}
 COMMANDS = {
     "status": 0,
     "plan": 0,
@@ -40,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     platform.publish_changes(stream.name)
     write_batch(stream, lay_out([record("a", "2", utc("2024-03-02T10:00"))], "second.json"))
     platform.ingest(stream.name)
-    write_batch(stream, lay_out([record("a", "3", utc("2024-03-03T10:00"))], "third.json"))
+    write_batch(stream, lay_out([record("a", "3", utc("2024-03-03T10:00"), **PAGE)], "third.json"))
     return folder
 
 
@@ -55,7 +57,7 @@ def test_every_word_is_there(command: str, folder: Path, monkeypatch: pytest.Mon
         assert done.exit_code == COMMANDS[command], done.output
         printed[width] = done.stdout
     words = {width: set(re.findall(r"[\w./:-]+", text)) for width, text in printed.items()}
-    assert words[WIDE] - words[NARROW] == set()
+    assert {word for word in words[WIDE] - words[NARROW] if len(word) < NARROW - 2} == set()
     assert max(map(len, printed[WIDE].splitlines())) > NARROW
 
 
