@@ -20,6 +20,7 @@ MEASURES = (
     "publish",
     "scale",
     "explain",
+    "report",
     "beside",
 )
 """Each is a module of `benchmarks.measures`."""

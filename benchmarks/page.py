@@ -43,6 +43,11 @@ _SECTIONS = {
         "`dedup-platform explain` as a whole process, from the start of the interpreter to its end, on files that are "
         "in no cache.",
     ),
+    "report": (
+        "The report",
+        "`dedup-platform report` as a whole process, from the start of the interpreter to its end, on files that are "
+        "in no cache; then again with a control database that is made anew, and keeps no counts of cells.",
+    ),
     "history": (
         "Length of the history",
         "One late event lands in one of 10, 100 and 1,000 days of a thousand events each.",

@@ -35,6 +35,9 @@ ALL = (RAW_EVENTS, DUPLICATE_EVENTS, *DERIVED)
 OF_SESSIONS = (SESSION_FRAGMENTS, SESSIONS)
 """The tables that only a stream with `sessions` has."""
 
+FIGURED = (DUPLICATE_EVENTS, DEDUPLICATED_EVENTS)
+"""The tables of whose rows more is counted for figures than how many they are."""
+
 FEED_OF = {DEDUPLICATED_EVENTS: EVENT_CHANGES, SESSIONS: SESSION_CHANGES}
 """Each table that consumers follow, and the table of its changes. Which of them a stream has, `feeds_of` tells."""
 FOLLOWED = {feed: table for table, feed in FEED_OF.items()}

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -17,7 +18,7 @@ from benchmarks.data import EVENT_COLUMNS, START, Events
 from benchmarks.figures import Figures
 from benchmarks.judge import DisagreementError, Judge
 from benchmarks.machine import about
-from benchmarks.measures import explain, ingest, publish, scale, tick
+from benchmarks.measures import explain, ingest, publish, report, scale, tick
 from benchmarks.options import parse
 from benchmarks.page import write_page
 from benchmarks.process import ContenderError, Contestant, Run
@@ -310,13 +311,12 @@ def test_records_that_differ_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_explanations_are_measured_cold(tmp_path: Path) -> None:
-    options = parse(
-        ["--measures", "explain", "--events", "4000", "--days", "2", "--buckets", "1", "--folder", str(tmp_path)]
-    )
+@pytest.mark.parametrize(("measure", "cases"), [(explain, 3), (report, 2)], ids=["explain", "report"])
+def test_commands_are_measured_cold(measure: Any, cases: int, tmp_path: Path) -> None:
+    options = parse(["--events", "4000", "--days", "2", "--buckets", "1", "--folder", str(tmp_path)])
     bench = Bench(options, Figures(tmp_path / "bench.json", options.described(), about()), Console(quiet=True))
-    explain.measure(bench)
-    assert len(bench.figures.measures) == 1 + 3, "the ingest, and each case"
+    measure.measure(bench)
+    assert len(bench.figures.measures) == 1 + cases, "the ingest, and each case"
     for name, each in bench.figures.measures.items():
         assert name.startswith("ingest") or len(each[OURS]["runs_s"]) == options.runs
 

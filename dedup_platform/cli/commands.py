@@ -19,6 +19,7 @@ from dedup_platform.cli.exits import NOT_EQUAL
 from dedup_platform.cli.options import JsonOption, OnlyStreamOption, StreamArgument, StreamsOption
 from dedup_platform.cli.process import ON_INTERRUPT, run_to_its_end
 from dedup_platform.cli.publish import publish
+from dedup_platform.cli.report import report
 from dedup_platform.cli.statuses import print_status
 from dedup_platform.orchestration.progress import ROWS, shown, shown_together
 from dedup_platform.spark import CONNECT_PORT
@@ -59,6 +60,7 @@ app.add_typer(sources.batches_app, name="batches")
 app.add_typer(sinks.app, name="sinks")
 app.add_typer(stream_commands.app, name="stream")
 app.command()(publish)
+app.command()(report)
 
 
 def main() -> None:

@@ -9,19 +9,24 @@ from dedup_platform.cli.console import out
 from dedup_platform.cli.deployment import Deployment, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from dedup_platform.platform import Platform, Status
+    from dedup_platform.platform.figures import PartitionFigures
     from dedup_platform.stream import Stream
 
 
 def print_status(deployment: Deployment, name: str | None, as_json: bool, of_run: Outcome[None] | None = None) -> None:
     """The status of streams; behind a run, what came of that decides how the command ends."""
     platform = deployment.platform()
-    outcome = deployment.for_each(name, lambda stream: platform.status(stream.name))
-    statuses = [(deployment.streams[name], status) for name, status in outcome.done.items()]
+
+    def look(stream: Stream) -> tuple[Status, Mapping[int, PartitionFigures]]:
+        return platform.status(stream.name), platform.figures.of_all(stream.name) if as_json else {}
+
+    outcome = deployment.for_each(name, look)
+    statuses = [(deployment.streams[name], status) for name, (status, _) in outcome.done.items()]
     if as_json:
-        values.print_json([values.status_value(*each) for each in statuses])
+        values.print_json([values.status_value(deployment.streams[name], *each) for name, each in outcome.done.items()])
     else:
         output.print_status(out, statuses)
     if of_run:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dedup_platform.planning.claims import Claim
     from dedup_platform.planning.planner import TablePlan
     from dedup_platform.platform import SinkStatus, Status
+    from dedup_platform.platform.figures import PartitionFigures
     from dedup_platform.replay.rejected import Outcome, ReasonCount, RejectedRecord
     from dedup_platform.stream import Stream
 
@@ -40,8 +41,8 @@ def plan_value(stream: Stream, plan: TablePlan) -> dict[str, Any]:
     return {"stream": plan.stream, "table": plan.table, "stale": stale, "runs": runs}
 
 
-def status_value(stream: Stream, status: Status) -> dict[str, Any]:
-    """A stream's status for programs."""
+def status_value(stream: Stream, status: Status, figures: Mapping[int, PartitionFigures]) -> dict[str, Any]:
+    """A stream's status for programs, with the figures of its partitions."""
     return {
         "stream": status.stream,
         "files_read": status.files_read,
@@ -56,6 +57,7 @@ def status_value(stream: Stream, status: Status) -> dict[str, Any]:
         "point": _point(status.point),
         "watermark": status.watermark.isoformat() if status.watermark else None,
         "partitions": dict(status.partitions),
+        "figures": {stream.partitions.key(partition): each.plain() for partition, each in figures.items()},
         "health": _health(status.health),
         "switched_off": list(status.switched_off),
         "claims": [

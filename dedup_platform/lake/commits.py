@@ -24,7 +24,7 @@ class Commit:
     built_from: Mapping[str, int] = field(default_factory=dict)
     """Table -> the snapshot of it that was read."""
     partitions: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    """Ordinal -> numbers of this partition, named as the UI plots them."""
+    """Ordinal -> what the commit did in this partition, and says nothing of what it holds."""
 
     clocks: Clocks | None = None
     """What the records of an ingest tell about their producers' clocks."""
@@ -40,8 +40,6 @@ class Commit:
         """What this commit and a later one of the same table, which may be none, did together."""
         if later.snapshot_id is None or self.snapshot_id is None:
             return self if later.snapshot_id is None else later
-        rewritten = {partition for partition, numbers in later.partitions.items() if numbers.get("cells_rewritten")}
-        kept = {partition: numbers for partition, numbers in self.partitions.items() if partition not in rewritten}
         return replace(
             later,
             reason="+".join(dict.fromkeys((*self.reason.split("+"), *later.reason.split("+")))),
@@ -51,5 +49,12 @@ class Commit:
             bytes_read=self.bytes_read + later.bytes_read,
             bytes_written=self.bytes_written + later.bytes_written,
             seconds=self.seconds + later.seconds,
-            partitions={**later.partitions, **kept},
+            partitions={
+                partition: _added(self.partitions.get(partition, {}), later.partitions.get(partition, {}))
+                for partition in sorted({*self.partitions, *later.partitions})
+            },
         )
+
+
+def _added(one: Mapping[str, float], other: Mapping[str, float]) -> Mapping[str, float]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}

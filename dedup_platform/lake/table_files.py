@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
@@ -17,10 +18,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import StringType
+from pyiceberg.types import StringType, TimestamptzType
 
 from dedup_platform.lake.new_files import NewFiles
 from dedup_platform.planning.cells import NO_ENTITY, Cell
+from dedup_platform.planning.moments import utc_datetime
 from dedup_platform.rules.partitions import partition_ordinal
 
 _BATCH_BYTES = 8 * 2**20
@@ -96,6 +98,13 @@ class TableFiles:
                     ],
                     names=list(columns),
                 )
+
+    def bounds(self, file: DataFile, column: str) -> tuple[datetime, datetime] | None:
+        """The first and the last of the times in a column of a file, as its commit says; None if that does not tell."""
+        field = self.metadata.schema().find_field(column).field_id
+        bounds = [(of_all or {}).get(field) for of_all in (file.lower_bounds, file.upper_bounds)]
+        first, last = (None if each is None else from_bytes(TimestamptzType(), each) for each in bounds)
+        return None if first is None or last is None else (utc_datetime(int(first)), utc_datetime(int(last)))
 
     def bytes_of(self, files: Sequence[DataFile], columns: Sequence[str]) -> int:
         """What reading some columns takes at most: the files without those other columns whose size is known."""

@@ -11,7 +11,19 @@ from dedup_platform import tables
 from dedup_platform.lake.receipts import Acceptance, BuildReceipt, ReadFile
 from dedup_platform.lake.snapshots import FileChange
 from dedup_platform.ledger.facts import micros
-from dedup_platform.ledger.schema import ACCEPTED, BUILT, CELLS, CHANGES, CONSUMER, FILES, LOST, UNTOLD, in_cells, of
+from dedup_platform.ledger.schema import (
+    ACCEPTED,
+    BUILT,
+    CELLS,
+    CHANGES,
+    CONSUMER,
+    FIGURES,
+    FILES,
+    LOST,
+    UNTOLD,
+    in_cells,
+    of,
+)
 from dedup_platform.planning.cells import NO_ENTITY, Cell
 
 Rows = Sequence[Mapping[str, Any]]
@@ -122,6 +134,8 @@ class Fold:
     def write(self, connection: sa.Connection, stream: str, name: str, beside: Collection[str]) -> None:
         """Add everything to the SQL tables. What waits for a table that is not among those `beside`, nobody asks."""
         held = self._write_sizes(connection, stream, name)
+        if name in tables.FIGURED:
+            self._forget_figures(connection, stream, name)
         if name in CONSUMER:
             self._disturb_emptied(connection, stream, name)
             if CONSUMER[name] in beside:
@@ -156,6 +170,14 @@ class Fold:
         _delete(connection, CELLS, [_place(stream, name, cell) for cell in known])
         _insert(connection, CELLS, rows)
         return {Cell(row["partition"], row["bucket"]) for row in rows}
+
+    def _forget_figures(self, connection: sa.Connection, stream: str, name: str) -> None:
+        """What was counted of cells holds no longer where their rows changed; a compaction leaves them as they are."""
+        if self.numbered_at:
+            connection.execute(sa.delete(FIGURES).where(of(FIGURES, stream, name)))
+        else:
+            changed = {cell for cell, _ in self.cell_changes}
+            _delete(connection, FIGURES, [_place(stream, name, cell) for cell in changed])
 
     def _disturb_emptied(self, connection: sa.Connection, stream: str, name: str) -> None:
         """Which other cells the removed rows concerned is unknown: all cells of their buckets are evaluated again."""

@@ -11,7 +11,7 @@ from dedup_platform.planning.cells import Cell, rectangles
 T = TypeVar("T")
 
 METADATA = sa.MetaData()
-VERSION = 5
+VERSION = 6
 """Goes up with every change of these tables: a database of another version is not read, but made anew from the lake."""
 
 LOST = "lost"
@@ -98,6 +98,19 @@ ACCEPTED = _table(
     _key("etag", sa.String()),
     _key("generation", sa.Integer()),
 )
+FIGURES = _table(
+    "figures",
+    *_cell(),
+    _value("conflicts", sa.BigInteger()),
+    _value("longest", sa.BigInteger()),
+    _value("late", sa.Text(), nullable=True),
+    _value("grace", sa.BigInteger()),
+)
+"""What whoever wrote or read a cell's rows counted of them (`planning.figures`). Lost, the rows are read again.
+
+The fold forgets those of a cell whose rows change. `late` tells late events by their seconds, as JSON, and is null
+where there are none; `longest`, and the `grace` by which they are late, are in microseconds.
+"""
 LISTINGS = _table("listings", _value("content", sa.Text()))
 """Where the next listing of an S3 bucket may start. No part of the fold, and no fact: lost, all keys are listed again.
 

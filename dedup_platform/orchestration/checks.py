@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 import dagster as dg
 
 from dedup_platform import tables
-from dedup_platform.lake.commits import Commit
 from dedup_platform.orchestration.partitions import Listing
 from dedup_platform.stream import Stream
 
@@ -46,30 +45,32 @@ def specs(stream: Stream, table: str) -> list[dg.AssetCheckSpec]:
     return [dg.AssetCheckSpec(name, asset=asset, description=description) for name, description in described]
 
 
-def evaluations(stream: Stream, commit: Commit, faults: Faults, listed: Listing) -> Iterator[dg.AssetCheckEvaluation]:
-    """Every check of every partition of a commit. `faults`: ordinal -> check -> rows that break it.
+def evaluations(
+    stream: Stream, table: str, rows: Mapping[int, int], faults: Faults, listed: Listing
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """Every check of every partition that a commit touched. `rows`: ordinal -> all rows of the table in it.
 
-    Those of partitions that are not `listed`, so that Dagster has no key for them, name none. Nor does the one of all
-    partitions without a fault, where there are more than `TOLD_APART`.
+    `faults`: ordinal -> check -> rows that break it. Those of partitions that are not `listed`, so that Dagster has no
+    key for them, name none. Nor does the one of all partitions without a fault, where there are more than `TOLD_APART`.
     """
-    asset, names = dg.AssetKey([stream.name, commit.table]), CHECKS.get(commit.table, ())
-    are_few = len(commit.partitions) <= TOLD_APART
+    asset, names = dg.AssetKey([stream.name, table]), CHECKS.get(table, ())
+    are_few = len(rows) <= TOLD_APART
 
     def wrong_rows(partition: int, name: str) -> int:
         return faults.get(partition, {}).get(name, 0)
 
-    for partition, numbers in sorted(commit.partitions.items()):
+    for partition, count in sorted(rows.items()):
         for name in names:
             if (wrong := wrong_rows(partition, name)) or are_few:
                 yield dg.AssetCheckEvaluation(
                     asset,
                     name,
                     passed=wrong == 0,
-                    metadata={"rows": numbers.get("rows", 0), "wrong": wrong},
+                    metadata={"rows": count, "wrong": wrong},
                     partition=stream.partitions.key(partition) if partition in listed else None,
                 )
     for name in () if are_few else names:
-        sound = [numbers.get("rows", 0) for at, numbers in commit.partitions.items() if not wrong_rows(at, name)]
+        sound = [count for partition, count in rows.items() if not wrong_rows(partition, name)]
         yield dg.AssetCheckEvaluation(asset, name, True, {"rows": sum(sound), "wrong": 0, "partitions": len(sound)})
 
 

@@ -1,6 +1,9 @@
-"""What a commit did, partition by partition, as materializations that Dagster's UI lists and plots."""
+"""What partitions hold since a commit, and what it did, as materializations that Dagster's UI lists and plots.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+What is named `commit_…` is of the commit alone; all other numbers are of the whole partition as it is now.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 import dagster as dg
@@ -15,6 +18,7 @@ from dedup_platform.orchestration.runs import SNAPSHOT_ID
 from dedup_platform.planning.completeness import Completeness
 from dedup_platform.planning.words import because
 from dedup_platform.platform import Platform
+from dedup_platform.platform.figures import PartitionFigures
 from dedup_platform.sources.clock_skew import Clocks
 from dedup_platform.spark.connect import translate_connect_errors
 from dedup_platform.stream import Stream
@@ -48,10 +52,11 @@ def report(
         snapshots += [commit.snapshot_id] if commit.snapshot_id is not None else []
         untold -= commit.partitions.keys()
         reached = platform.completeness(stream.name)
+        held = platform.figures.of(stream.name, commit.partitions)
         for name in written_with(table):
-            for partition, numbers in sorted(commit.partitions.items()):
-                metadata = {**_metadata(commit, name, numbers), **_state(reached, partition)}
-                metadata |= explained(stream, name, partition)
+            for partition, done in sorted(commit.partitions.items()):
+                metadata = {**figures_of(name, held[partition]), **_metadata(commit, done)}
+                metadata |= {**_state(reached, partition), **explained(stream, name, partition)}
                 if partition in chosen or partition in listed:
                     _tell(context, stream, name, partition, metadata, partition in chosen)
                 else:
@@ -62,17 +67,27 @@ def report(
                 if table in tables.DERIVED and commit.partitions
                 else {}
             )
-        found += evaluations(stream, commit, wrong, listed)
+        rows = {partition: figures.rows(table) for partition, figures in held.items()}
+        found += evaluations(stream, table, rows, wrong, listed)
     if table == tables.RAW_EVENTS:
         report_rejected(context, platform, stream, snapshots)
     for evaluation in found:
         _log_check(context, evaluation)
-    in_the_end = platform.completeness(stream.name) if untold else Completeness(None, {})
-    for partition in untold:
-        metadata = {"changed": False, **_state(in_the_end, partition)}
-        for name in written_with(table):
-            _tell(context, stream, name, partition, metadata, is_chosen=True)
+    if untold:
+        _tell_unchanged(context, platform, stream, table, untold)
     return found
+
+
+def _tell_unchanged(
+    context: Context, platform: Platform, stream: Stream, table: str, partitions: Collection[int]
+) -> None:
+    """Tell of chosen partitions that no commit touched, or a backfill would count them as failed."""
+    reached, held = platform.completeness(stream.name), platform.figures.of(stream.name, partitions)
+    for partition in sorted(partitions):
+        for name in written_with(table):
+            figures = figures_of(name, held[partition]) if held else {}
+            metadata = {**figures, "changed": False, **_state(reached, partition)}
+            _tell(context, stream, name, partition, metadata, is_chosen=True)
 
 
 def results(
@@ -131,17 +146,24 @@ def unlisted(stream: Stream, table: str, partition: int, metadata: Metadata) -> 
     return f"{stream.name}/{table}: Dagster has no partition {stream.partitions.key(partition)} to show: {plotted}"
 
 
-def _metadata(commit: Commit, table: str, numbers: Mapping[str, float]) -> Metadata:
-    # A partition that was emptied has no cell, and so no number of rows either.
-    plotted = {"rows": 0, **numbers} if table in tables.DERIVED else dict(numbers)
-    if table == tables.DUPLICATE_EVENTS:
-        plotted["rows"] = plotted.pop("duplicates", 0)
+def figures_of(table: str, figures: PartitionFigures) -> Metadata:
+    """The figures of a whole partition that are told of one of its tables."""
+    told: dict[str, float | None] = {"rows": figures.rows(table), "cells_total": figures.cells(table)}
+    if table in tables.FIGURED:
+        told |= {"copies": figures.copies, "conflicts": figures.conflicts}
+    if table == tables.DEDUPLICATED_EVENTS:
+        told |= {"duplicates": figures.rows(tables.DUPLICATE_EVENTS), **figures.lateness()}
+    return {name: number for name, number in told.items() if number is not None}
+
+
+def _metadata(commit: Commit, done: Mapping[str, float]) -> Metadata:
+    """What the commit did, here (`done`) and in all of its partitions."""
     built_from = {f"built_from_{name}": str(snapshot_id) for name, snapshot_id in commit.built_from.items()}
     return {
-        **plotted,
+        **{f"commit_partition_{name}": number for name, number in done.items()},
         **built_from,
         **_skews(commit.clocks),
-        "changed": any(numbers.get(name) for name in ("cells_rewritten", "rows_added")),
+        "changed": any(done.get(name) for name in ("cells_rewritten", "rows_added")),
         "reason": commit.reason,
         # As text: a snapshot id has more digits than a browser's numbers.
         SNAPSHOT_ID: str(commit.snapshot_id),

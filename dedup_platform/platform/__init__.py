@@ -1,8 +1,8 @@
 """The whole platform behind one object: what Dagster's assets, the command line and tests call.
 
-What is done to a stream's tables is here; `platform.source` is the door to what it reads, `platform.rejected` to the
-records that could not become events, `platform.sinks` to the copies elsewhere, `platform.explained` to why rows are as
-they are.
+What is done to a stream's tables is here; `platform.source` is the door to what it reads, `platform.rejected` to what
+could not become events, `platform.sinks` to copies elsewhere, `platform.explained` to why rows are as they are, and
+`platform.figures` to what each partition holds.
 """
 
 import sys
@@ -33,6 +33,7 @@ from dedup_platform.planning.planner import Policy, TablePlan
 from dedup_platform.platform.claims import Claims, Turn
 from dedup_platform.platform.context import Context
 from dedup_platform.platform.explained import Explanations
+from dedup_platform.platform.figures import Figures
 from dedup_platform.platform.points import Points
 from dedup_platform.platform.rebuilding import Rebuilding
 from dedup_platform.platform.rejected import EVERY, RejectedRecords
@@ -64,6 +65,7 @@ class Platform(Context):
         self.rejected = RejectedRecords(self)
         self.points = Points(self)
         self.explained = Explanations(self)
+        self.figures = Figures(self)
         self._feeds, self._aliases = Feeds(self.lake), Aliases(self.lake)
         self._audit = Audit(self.lake)
         self._publisher = Publisher(self.lake, settings)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 
 from pyiceberg.manifest import DataFile
 
@@ -18,7 +17,7 @@ from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import BuildReceipt, SummaryValues
 from dedup_platform.lake.staged import Staged
 from dedup_platform.lake.table_files import TableFiles
-from dedup_platform.ledger import Head, Ledger
+from dedup_platform.ledger import Head, KeptFigures, Ledger
 from dedup_platform.planning.cells import NO_ENTITY, Cell, Cells, grown, reach
 from dedup_platform.planning.facts import Facts
 from dedup_platform.planning.linking import WidenedSessions, with_linked_keys, with_sessions, with_whole_buckets
@@ -44,7 +43,6 @@ from dedup_platform.tables import (
     column_names,
 )
 
-NO_NUMBERS: Mapping[int, Mapping[str, float]] = MappingProxyType({})
 MANY_STARTS = 100_000
 """Above this many candidate cells in which old sessions may start, the ledger is asked which of them there are."""
 
@@ -79,6 +77,7 @@ class Recompute:
     def __init__(self, lake: Lakehouse, ledger: Ledger) -> None:
         self.lake = lake
         self.ledger = ledger
+        self._figures = KeptFigures(ledger)
         self._prebuilt = PrebuiltFragments()
 
     def stale(
@@ -150,7 +149,10 @@ class Recompute:
         if beside:
             self.lake.publish(beside)
         written = [staged, *([beside] if beside else [])]
-        return self._publish(build, receipt, written, events.changed | duplicates.changed, done, events.numbers())
+        commit = self._publish(build, receipt, written, events.changed | duplicates.changed, done)
+        self._figures.keep(stream, DUPLICATE_EVENTS, pair, duplicates.figures())
+        self._figures.keep(stream, DEDUPLICATED_EVENTS, staged.snapshot_id, events.figures())
+        return commit
 
     def _fragment(self, build: Build, cells: Cells) -> Commit:
         stream = build.stream
@@ -247,7 +249,6 @@ class Recompute:
         written: Sequence[Staged],
         rewritten: Cells,
         done: TaskResult,
-        numbers: Mapping[int, Mapping[str, float]] = NO_NUMBERS,
     ) -> Commit:
         """Publish the first of what was written; the others were published beside it."""
         staged, checked = written[0], frozenset(receipt.checked)
@@ -264,7 +265,7 @@ class Recompute:
             bytes_read=done.bytes_read,
             bytes_written=sum(each.bytes_added for each in written),
             built_from={INPUT_OF[build.table]: build.source},
-            partitions=metrics.of_partitions(self.ledger, build.stream, build.table, checked, written, numbers),
+            partitions=metrics.of_partitions(checked, written),
         )
 
     def _balance(self, build: Build, staged: Iterable[Staged | None], balanced: bool, found: str) -> None:

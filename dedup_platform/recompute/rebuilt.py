@@ -8,6 +8,7 @@ from pyiceberg.manifest import DataFile
 
 from dedup_platform.lake.staged import Staged
 from dedup_platform.planning.cells import Cell, Cells
+from dedup_platform.planning.figures import CellFigures, added_up
 from dedup_platform.recompute.chunks import CellFiles
 from dedup_platform.recompute.tasks import CellResult
 
@@ -50,15 +51,12 @@ class Rebuilt:
         unchanged = {cell: count_rows(files) for cell, files in self.old.items() if cell not in self.changed}
         return unchanged | (staged.rows_by_cell() if staged else {})
 
-    def numbers(self) -> dict[int, dict[str, float]]:
-        """Ordinal -> what the checked cells of this partition say in sum (of durations: at most)."""
-        found: dict[int, dict[str, float]] = {}
+    def figures(self) -> dict[Cell, CellFigures]:
+        """What was counted of the rows of each cell, of all its shares together."""
+        shares: dict[Cell, list[CellFigures]] = {}
         for each in self.cells:
-            numbers = found.setdefault(each.cell.partition, {})
-            for name, value in each.numbers.items():
-                so_far = numbers.get(name, 0.0)
-                numbers[name] = max(so_far, value) if name.endswith("_seconds") else so_far + value
-        return found
+            shares.setdefault(each.cell, []).append(each.figures)
+        return {cell: added_up(found) for cell, found in shares.items()}
 
 
 def count_rows(files: Iterable[DataFile]) -> int:

@@ -6,8 +6,7 @@ writes what differs (rule 6). It commits nothing: what it returns are files that
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,9 +16,11 @@ from pyspark.sql import SparkSession
 
 from dedup_platform.lake.durable import sync_written
 from dedup_platform.lake.table_files import TableFiles, frame_of
-from dedup_platform.planning.cells import NO_ENTITY, Cell, closes
+from dedup_platform.planning.cells import NO_ENTITY, Cell
+from dedup_platform.planning.figures import NO_FIGURES, CellFigures
 from dedup_platform.recompute.chunks import TASK_BYTES, Chunk, Item, Share, split_evenly
-from dedup_platform.rules.deduplicated import Verdicts, deduplicate
+from dedup_platform.rules.deduplicated import deduplicate
+from dedup_platform.rules.figures import cell_figures
 from dedup_platform.rules.fragments import columns_read, fragment
 from dedup_platform.spark.workers import on_workers
 from dedup_platform.stream import Stream
@@ -43,8 +44,8 @@ class CellResult:
     file: DataFile | None
     events_before: int = 0
     events_after: int = 0
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    """For metadata and plots."""
+    figures: CellFigures = NO_FIGURES
+    """Of all its rows, unchanged or not."""
     reaches: int = 0
     """How many partitions beyond this one the sessions that start in the cell go on."""
 
@@ -131,14 +132,13 @@ class Deduplication:
         verdicts = deduplicate(cells, around, self.stream)
         for cell in chunk.cells:
             found = verdicts.pop(cell.partition)
-            numbers = _lateness(found, cell, self.stream)
             for table, rows in ((DUPLICATE_EVENTS, found.duplicates), (DEDUPLICATED_EVENTS, found.events)):
                 old, names = chunk.old[table].get(cell, ()), column_names(self.stream, table)
                 if chunk.share.is_whole:
                     is_changed, file = store.replace(table, cell, old, rows, COORDINATES, names)
                 else:
                     is_changed, file = store.replace_share(table, cell, old, rows, chunk.share, key)
-                yield CellResult(cell, table, is_changed, file, numbers=numbers)
+                yield CellResult(cell, table, is_changed, file, figures=cell_figures(self.stream, table, cell, rows))
             # The events come last.
             if is_changed and self.stream.sessions and cell.bucket != NO_ENTITY:
                 yield _fragments(cell, found.events, chunk.old[SESSION_FRAGMENTS].get(cell, ()), self.stream, store)
@@ -212,14 +212,3 @@ def _fragments(cell: Cell, events: pl.DataFrame, old: Sequence[DataFile], stream
     is_changed, file = store.replace(SESSION_FRAGMENTS, cell, old, rows, order, names)
     before = store.count_events(SESSION_FRAGMENTS, old) if is_changed and old else 0
     return CellResult(cell, SESSION_FRAGMENTS, is_changed, file, before, int(rows["event_count"].sum()))
-
-
-def _lateness(found: Verdicts, cell: Cell, stream: Stream) -> dict[str, float]:
-    late = found.events["arrival_time"] - closes(cell.partition, stream.partitions.length, stream.late.grace)
-    is_late = late > timedelta(0)
-    longest = late.max()
-    return {
-        "late_rows": float(is_late.sum()),
-        "longest_lateness_seconds": max(longest.total_seconds(), 0) if isinstance(longest, timedelta) else 0.0,
-        "conflicts": float((found.duplicates["kind"] == "conflict").sum()) if found.duplicates.height else 0.0,
-    }

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from dedup_platform import tables
-from dedup_platform.ledger import CellSize, Ledger, TableSize
+from dedup_platform.ledger import CellSize, KeptFigures, Ledger, TableSize
 from dedup_platform.planning.cells import Cell
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
@@ -63,6 +63,9 @@ class Life:
             "sizes of partitions",
             lambda: self.ledger.sizes_of_partitions(name, tables.RAW_EVENTS, {cell.partition for cell in self.late}),
         )
+        partitions, kept = {cell.partition for cell in self.late}, KeptFigures(self.ledger)
+        count("sizes of each table", lambda: kept.sizes(name, partitions))
+        count("figures", lambda: kept.of_partitions(self.stream, tables.DEDUPLICATED_EVENTS, partitions))
         for table in tables.DERIVED:
             self.tables.build(table, ARRIVED)
             count(f"the fold of a build of {table}", lambda: self.ledger.sync(name))

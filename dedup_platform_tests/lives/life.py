@@ -23,6 +23,7 @@ from dedup_platform.testing.comparison import SessionIds, table_differences
 from dedup_platform.testing.platforms import light_platform, temporary_platform
 from dedup_platform_tests.lives.checks import Checks, misplaced
 from dedup_platform_tests.lives.fates import Killed, before_commit, dying
+from dedup_platform_tests.lives.figures import wrong_figures
 from dedup_platform_tests.lives.followers import Followers, with_sinks
 from dedup_platform_tests.lives.points import PointLaws
 from dedup_platform_tests.lives.program import Op
@@ -279,6 +280,8 @@ class Life:
             return
         self._judged = now
         self._followers.remember(stream, state, heads)
+        if wrong := list(wrong_figures(self.judge, stream, state)):
+            raise WrongError("\n".join(wrong))
         plans = self.judge.plan(self.name) if len(state.buckets) == 1 else None
         if wrong := [*self.checks.of(stream, state, plans, has_receipts=self._has_receipts), *misplaced(stream, state)]:
             raise WrongError("\n".join(wrong))

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from dedup_platform.lake.commits import Commit
 from dedup_platform.orchestration.checks import TOLD_APART, evaluations
 from dedup_platform.orchestration.partitions import listing
 from dedup_platform.tables import SESSIONS
@@ -16,8 +15,8 @@ from dedup_platform.testing import make_stream
 def test_sound_partitions_are_told_together_where_they_are_many(tmp_path: Path, more: int) -> None:
     stream = make_stream(tmp_path, start="2024-03-01")
     first, many = stream.partitions.ordinal(stream.partitions.start), TOLD_APART + more
-    commit = Commit(SESSIONS, 1, "late", partitions={first + day: {"rows": day} for day in range(many)})
-    found = list(evaluations(stream, commit, {first + 3: {"gaps": 2}}, listing(stream)))
+    rows = {first + day: day for day in range(many)}
+    found = list(evaluations(stream, SESSIONS, rows, {first + 3: {"gaps": 2}}, listing(stream)))
     told: list[Any] = [
         (each.passed, each.partition, each.metadata["rows"].value) for each in found if each.check_name == "gaps"
     ]

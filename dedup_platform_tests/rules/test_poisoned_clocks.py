@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from dedup_platform import tables
 from dedup_platform.lake.commits import Commit
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
@@ -54,11 +53,10 @@ def plans(platform: Platform) -> list[tuple[object, ...]]:
     return [(each.cell, each.reason, each.rows, each.ready) for each in plan.stale if each.cell.partition in DAYS]
 
 
-def late(commits: list[Commit]) -> dict[int, dict[str, float]]:
-    """Late rows and longest lateness of each honest day."""
-    [events] = [commit for commit in commits if commit.table == tables.DEDUPLICATED_EVENTS]
-    names = ("rows", "late_rows", "longest_lateness_seconds")
-    return {day: {name: events.partitions[day][name] for name in names} for day in DAYS}
+def late(platform: Platform) -> dict[int, dict[str, float | None]]:
+    """All figures of each honest day, once all is repaired."""
+    platform.repair("events")
+    return {day: figures.plain() for day, figures in platform.figures.of("events", DAYS).items()}
 
 
 @pytest.mark.parametrize("poison", [(AHEAD, IN_1970), (AHEAD_IN_ALL,)], ids=["event time", "arrival time, too"])
@@ -69,7 +67,9 @@ def test_a_poisoned_clock_makes_nobody_else_late(settled: Settled, poison: tuple
             assert isinstance(platform.clock, HeldClock)
             platform.clock.advance(timedelta(minutes=minutes))
         assert plans(clean) == plans(poisoned)
-    assert late(clean.repair(stream.name)) == late(poisoned.repair(stream.name))
+    figures = late(clean)
+    assert figures == late(poisoned)
+    assert [each["late_rows"] for each in figures.values()] == [1, 0]
     assert not any(plan.stale for plan in poisoned.plan(stream.name))
 
 
