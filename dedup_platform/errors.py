@@ -13,6 +13,7 @@ DedupPlatformError
 ├── UnknownFileError         no file of this path can be accepted, or skipped
 ├── UnknownOffsetsError      offsets that are to be skipped do not wait to be read
 ├── UnknownRecordError       no rejected record has these coordinates
+├── QueryError               a question in SQL cannot be answered: a mistake in it, or it would write
 ├── DeadlyRecordError        a record ended the process that decoded it again; nothing was changed
 ├── SparkServerError         the Spark Connect server is not there, or went away in the middle of the work
 ├── MissingPartError         Java, or a server that tests need, is not installed; says how to install it
@@ -47,6 +48,7 @@ __all__ = [
     "LostRecordsError",
     "MissingPartError",
     "NewerVersionError",
+    "QueryError",
     "RefusedRowsError",
     "ServerStartError",
     "SettingsError",
@@ -172,6 +174,10 @@ class UnknownOffsetsError(DedupPlatformError):
 
 class UnknownRecordError(DedupPlatformError):
     """No rejected record has these coordinates: it was never there, or it is an event by now."""
+
+
+class QueryError(DedupPlatformError):
+    """A statement in SQL has a mistake, asks for what is not there, or does something else than read."""
 
 
 class DeadlyRecordError(DedupPlatformError):

@@ -20,6 +20,7 @@ from dedup_platform.cli.options import JsonOption, OnlyStreamOption, StreamArgum
 from dedup_platform.cli.process import ON_INTERRUPT, run_to_its_end
 from dedup_platform.cli.publish import publish
 from dedup_platform.cli.report import report
+from dedup_platform.cli.sql import sql
 from dedup_platform.cli.statuses import print_status
 from dedup_platform.orchestration.progress import ROWS, shown, shown_together
 from dedup_platform.spark import CONNECT_PORT
@@ -36,7 +37,7 @@ Exit codes:
 
 1  not equal: `verify` found differences, or `demo` did not find the truth
 
-2  arguments, settings or stream files are wrong
+2  arguments, settings, stream files or a question in SQL are wrong
 
 3  someone else committed first or is at work, or a file changed while it was read: run again
 
@@ -61,6 +62,7 @@ app.add_typer(sinks.app, name="sinks")
 app.add_typer(stream_commands.app, name="stream")
 app.command()(publish)
 app.command()(report)
+app.command()(sql)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.UnknownFileError, 2),
     (errors.UnknownOffsetsError, 2),
     (errors.UnknownRecordError, 2),
+    (errors.QueryError, 2),
     (errors.ConflictError, 3),
     (errors.SourceChangedError, 3),
     (errors.IncompatibleChangeError, 4),

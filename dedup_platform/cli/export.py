@@ -97,7 +97,7 @@ def _changes(platform: Platform, stream: str, feed: str, schema: pa.Schema) -> I
 def _destination(to: Path) -> Iterator[tuple[Callable[[BinaryIO, pa.Schema], _Writer], BinaryIO]]:
     if to == STDOUT:
         with told_to_its_end():
-            yield _Csv, sys.stdout.buffer
+            yield Csv, sys.stdout.buffer
         return
     part = to.with_name(f".{to.name}.part")
     ON_INTERRUPT.append(partial(part.unlink, missing_ok=True))
@@ -109,7 +109,7 @@ def _destination(to: Path) -> Iterator[tuple[Callable[[BinaryIO, pa.Schema], _Wr
         part.unlink(missing_ok=True)
 
 
-class _Csv:
+class Csv:
     """Arrow's csv writer, for tables with structs and bytes."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
@@ -153,5 +153,5 @@ def _flat(table: pa.Table) -> pa.Table:
     return flat
 
 
-WRITERS: dict[str, Callable[[BinaryIO, pa.Schema], _Writer]] = {".csv": _Csv, ".parquet": pa.parquet.ParquetWriter}
+WRITERS: dict[str, Callable[[BinaryIO, pa.Schema], _Writer]] = {".csv": Csv, ".parquet": pa.parquet.ParquetWriter}
 """Ending of the file -> its format."""

@@ -345,6 +345,7 @@ def test_the_console_script_documents_its_exit_codes() -> None:
         "offsets",
         "batches",
         "connect-server",
+        "sql",
     ):
         assert command in shown
 

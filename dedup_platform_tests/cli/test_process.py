@@ -1,13 +1,16 @@
 """The process of a command: signals that whoever started it let it ignore, and readers that go away."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from dedup_platform import cli
 from dedup_platform.testing import make_stream
 
 SCRIPT = Path(sys.executable).with_name("dedup-platform")
@@ -42,13 +45,33 @@ def test_the_version() -> None:
     assert told == f"dedup_platform {version('dedup_platform')}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--offline"], ["--offline", "--json"]], ids=["text", "json"])
+MANY = "FROM range(1000000)"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["check", "--offline"], ["check", "--offline", "--json"], ["sql", MANY, "--csv"], ["sql", MANY, "--json"]],
+    ids=["text", "JSON", "csv of many rows", "JSON of many rows"],
+)
 def test_a_reader_that_has_enough_is_no_failure(arguments: list[str], tmp_path: Path) -> None:
     make_stream(tmp_path)
     reader, writer = os.pipe()
     os.close(reader)
     environment = {**os.environ, "DEDUP_PLATFORM_HOME": str(tmp_path / "home")}
-    command = [str(SCRIPT), "check", "--streams", str(tmp_path), *arguments]
+    command = [str(SCRIPT), *arguments, "--streams", str(tmp_path)]
     with os.fdopen(writer) as output:
         done = subprocess.run(command, env=environment, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_interrupt_ends_a_question_at_once_and_leaves_nothing_aside(tmp_path: Path) -> None:
+    stream, aside = make_stream(tmp_path), tmp_path / "aside"
+    aside.mkdir()
+    environment = {**os.environ, "DEDUP_PLATFORM_HOME": str(tmp_path / "home"), "TMPDIR": str(aside)}
+    command = [str(SCRIPT), "sql", "SELECT sum(hash(range)) FROM range(1000000000000)", "--streams", str(stream.origin)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as asked:
+        while not list(aside.iterdir()):
+            time.sleep(0.05)
+        asked.send_signal(signal.SIGINT)
+        assert asked.wait(10) == cli.INTERRUPTED
+    assert list(aside.iterdir()) == []
