@@ -1,7 +1,7 @@
 """What the tables are to Spark and to Iceberg: their schemas, and the properties that they are created with."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from pyiceberg.schema import Schema
@@ -22,6 +22,7 @@ from pyiceberg.types import (
 )
 from pyspark.sql import types as spark_types
 
+from dedup_platform.comments import column_comments
 from dedup_platform.stream import Stream
 from dedup_platform.tables import (
     AUDIT,
@@ -91,6 +92,19 @@ def _spark_type(column_type: str | tuple[Column, ...]) -> spark_types.DataType |
     if not isinstance(column_type, str):
         return spark_schema(column_type)
     return spark_types.ArrayType(spark_types.StringType()) if column_type == "list<string>" else column_type
+
+
+def table_schema(stream: Stream, table: str) -> Schema:
+    """The Iceberg schema that a table is created with: its columns, each with its comment."""
+    return Schema(*_commented(iceberg_schema(columns(stream, table)).fields, column_comments(stream, table)))
+
+
+def _commented(fields: Iterable[NestedField], comments: Mapping[str, str], above: str = "") -> Iterator[NestedField]:
+    for field in fields:
+        path, kind = f"{above}{field.name}", field.field_type
+        if isinstance(kind, StructType):
+            kind = StructType(*_commented(kind.fields, comments, f"{path}."))
+        yield NestedField(field.field_id, field.name, kind, required=False, doc=comments.get(path))
 
 
 @cache

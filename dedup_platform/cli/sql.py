@@ -20,8 +20,8 @@ from rich.text import Text
 
 from dedup_platform.cli.console import err, out, told_to_its_end
 from dedup_platform.cli.deployment import Deployment
+from dedup_platform.cli.grid import as_given, plain_table, print_table
 from dedup_platform.cli.options import JsonOption, StreamsOption
-from dedup_platform.cli.output import as_given, plain_table
 from dedup_platform.cli.process import ON_INTERRUPT
 from dedup_platform.errors import QueryError
 from dedup_platform.escapes import visible
@@ -79,7 +79,7 @@ def _print_table(answer: Answer) -> None:
         table.add_column(as_given(name), justify="right" if is_number else "left", overflow="fold")
     for row in shown:
         table.add_row(*(Text("NULL", "dim") if value is None else as_given(_text(value)) for value in row))
-    out.print(table)
+    print_table(out, table)
     if next(rows, None) is not None:
         err.print(f"These are the first {SHOWN_ROWS:,} rows: --csv and --json print all, LIMIT asks for fewer.")
 

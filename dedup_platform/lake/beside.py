@@ -8,8 +8,10 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
 
-from dedup_platform import schemas, tables
+from dedup_platform import schemas
+from dedup_platform.comments import TABLE_COMMENTS
 from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.comments import COMMENT, add_missing_comments
 from dedup_platform.lake.publishing import no_rows, retry_commit
 from dedup_platform.lake.schema import missing_columns
 from dedup_platform.lake.snapshots import head, live_files
@@ -48,9 +50,9 @@ def create_beside(
     with suppress(TableAlreadyExistsError):
         catalog.iceberg.create_table(
             (stream.name, name),
-            schemas.iceberg_schema(tables.columns(stream, name)),
+            schemas.table_schema(stream, name),
             partition_spec=spec,
-            properties=schemas.PROPERTIES | measured | dict(properties or {}),
+            properties=schemas.PROPERTIES | measured | {COMMENT: TABLE_COMMENTS[name]} | dict(properties or {}),
         )
     _add_first_snapshot(catalog, stream, name)
 
@@ -70,3 +72,4 @@ def add_missing_columns(catalog: Catalog, stream: Stream, name: str) -> None:
         with table.update_schema() as update:
             for path, column in missing:
                 update.add_column(path, schemas.iceberg_schema((column,)).fields[0].field_type)
+    add_missing_comments(catalog, stream, name, table)

@@ -17,7 +17,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from sqlalchemy.exc import IntegrityError
 
 from dedup_platform import schemas, tables
+from dedup_platform.comments import TABLE_COMMENTS
 from dedup_platform.lake.catalog import Catalog
+from dedup_platform.lake.comments import COMMENT, add_missing_comments
 from dedup_platform.lake.conditions import within
 from dedup_platform.lake.publishing import Publisher, no_rows, retry_commit
 from dedup_platform.lake.schema import (
@@ -26,6 +28,7 @@ from dedup_platform.lake.schema import (
     check_partitioning,
     check_told,
     missing_columns,
+    shows_every_column,
 )
 from dedup_platform.lake.snapshots import (
     ancestry,
@@ -73,9 +76,10 @@ class Lakehouse(Publisher):
     def _add_columns_to(self, stream: Stream, tables_found: Mapping[str, Table]) -> None:
         for name, found in tables_found.items():
             table = self._add_columns(stream, name) if missing_columns(stream, name, found) else found
+            add_missing_comments(self.catalog, stream, name, table)
             # Reads are pinned to snapshots, and a snapshot shows the columns of its own time. Its own step, for
             # whoever died between the two.
-            if head(table).schema_id != table.metadata.current_schema_id:
+            if not shows_every_column(table):
                 self.publish(self.stage_nothing(stream, name, head(table).snapshot_id, {}))
 
     def check(self, stream: Stream) -> dict[str, Table]:
@@ -101,7 +105,7 @@ class Lakehouse(Publisher):
         return {name: table for name in tables.all_of(stream) if (table := self.catalog.load(stream.name, name))}
 
     def _create_table(self, stream: Stream, table: str, buckets: int) -> None:
-        schema = schemas.iceberg_schema(tables.columns(stream, table))
+        schema = schemas.table_schema(stream, table)
         time_field = schema.find_field(tables.PARTITION_TIME[table]).field_id
         grain: Transform[Any, Any] = DayTransform() if stream.partitions.granularity == "day" else HourTransform()
         entity = schema.find_field("entity_id").field_id
@@ -111,11 +115,10 @@ class Lakehouse(Publisher):
         )
         measured = {f"write.metadata.metrics.column.{name}": "full" for name in schemas.MEASURED[table]}
         measured |= {f"write.metadata.metrics.column.{name}": "counts" for name in schemas.WEIGHED.get(table, ())}
+        properties = schemas.PROPERTIES | measured | {COMMENT: TABLE_COMMENTS[table]}
         place = (stream.name, table)
         with suppress(TableAlreadyExistsError):
-            self.catalog.iceberg.create_table(
-                place, schema, partition_spec=spec, properties=schemas.PROPERTIES | measured
-            )
+            self.catalog.iceberg.create_table(place, schema, partition_spec=spec, properties=properties)
         # Its own step, for whoever died between the two: every compare-and-set needs a snapshot to start from.
         self._add_first_snapshot(*place)
 

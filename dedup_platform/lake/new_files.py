@@ -4,7 +4,7 @@ What all files of a table have in common is worked out once: PyIceberg's own wri
 than to write a few hundred rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -25,7 +25,7 @@ from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table import TableProperties
 from pyiceberg.table.locations import LocationProvider, load_location_provider
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.types import BinaryType, TimestamptzType
+from pyiceberg.types import BinaryType, NestedField, StructType, TimestamptzType
 
 _CODEC, _LEVEL = "zstd", 1
 _WITHOUT_DICTIONARY = BinaryType | TimestamptzType
@@ -90,8 +90,8 @@ class NewFiles:
 
     @cached_property
     def schema(self) -> Schema:
-        """The table's, with the names that its files have."""
-        return sanitize_column_names(self._metadata.schema())
+        """The table's, with the names that its files have, and without comments, which no file need repeat."""
+        return Schema(*_without_comments(sanitize_column_names(self._metadata.schema()).fields))
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -145,6 +145,13 @@ class NewFiles:
 
     def _number(self, name: str, default: int) -> int:
         return int(self._metadata.properties.get(name, default))
+
+
+def _without_comments(fields: Iterable[NestedField]) -> Iterator[NestedField]:
+    for field in fields:
+        kind = field.field_type
+        kind = StructType(*_without_comments(kind.fields)) if isinstance(kind, StructType) else kind
+        yield NestedField(field.field_id, field.name, kind, required=field.required)
 
 
 def _hardly_repeats(sample: pa.ChunkedArray) -> bool:

@@ -7,6 +7,7 @@ from pyiceberg.transforms import DayTransform
 from pyiceberg.types import ListType, NestedField, StructType
 
 from dedup_platform import schemas, tables
+from dedup_platform.comments import column_comments
 from dedup_platform.errors import IncompatibleChangeError
 from dedup_platform.lake.snapshots import bucket_count, cell_of, head
 from dedup_platform.stream import Stream
@@ -41,6 +42,21 @@ def _missing(
                 f"{stream.origin}: {place}.{column.name} is {existing.field_type} in the table and "
                 f"{field.field_type} in the stream file. A type cannot change: use another name for the new one."
             )
+
+
+def missing_comments(stream: Stream, name: str, table: Table) -> dict[str, str]:
+    """The comments of columns, by their paths, that a table lacks. Whatever somebody else says of a column stays."""
+    schema = table.schema()
+    comments = column_comments(stream, name)
+    return {
+        path: text for path, text in comments.items() if path in schema.column_names and not schema.find_field(path).doc
+    }
+
+
+def shows_every_column(table: Table) -> bool:
+    """Whether readers of the newest snapshot see all columns; comments that came since matter to none."""
+    schema = table.schemas().get(head(table).schema_id or 0)
+    return schema is not None and schema.highest_field_id == table.schema().highest_field_id
 
 
 def _type_of(field: NestedField) -> object:

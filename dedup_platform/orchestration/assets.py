@@ -6,11 +6,13 @@ from collections.abc import Iterator
 import dagster as dg
 
 from dedup_platform import tables
+from dedup_platform.comments import TABLE_COMMENTS
 from dedup_platform.lake.commits import Commit
 from dedup_platform.orchestration import checks, intake, runs
 from dedup_platform.orchestration.metadata import (
     asset_key,
     chosen_partitions,
+    column_schema,
     report,
     results,
     written_with,
@@ -21,14 +23,6 @@ from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish import publish
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
-
-DESCRIPTIONS = {
-    tables.RAW_EVENTS: "Every delivered record, exactly once, with its payload and, where it is no event, the reason.",
-    tables.DUPLICATE_EVENTS: "The records that an earlier arrival of the same event beats, and which record that is.",
-    tables.DEDUPLICATED_EVENTS: "One record of every event: the one that arrived first.",
-    tables.SESSION_FRAGMENTS: "The sessions of each partition, seen alone.",
-    tables.SESSIONS: "Whole sessions, in the partition where they start, under ids that late events do not change.",
-}
 
 
 def stream_assets(stream: Stream) -> list[dg.AssetsDefinition]:
@@ -65,7 +59,8 @@ def _spec(stream: Stream, table: str) -> dg.AssetSpec:
     return dg.AssetSpec(
         asset_key(stream, table),
         deps=[asset_key(stream, input_table)] if input_table else [],
-        description=DESCRIPTIONS[table],
+        description=TABLE_COMMENTS[table],
+        metadata=column_schema(stream, table),
         group_name=stream.name,
         kinds={"spark", "iceberg"},
     )

@@ -11,8 +11,9 @@ from typing import Any
 import dagster as dg
 
 from dedup_platform import tables
+from dedup_platform.comments import TABLE_COMMENTS
 from dedup_platform.orchestration import runs
-from dedup_platform.orchestration.metadata import asset_key
+from dedup_platform.orchestration.metadata import asset_key, column_schema
 from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish import counted, numbers
 from dedup_platform.orchestration.publish_words import saved, sentence
@@ -21,12 +22,6 @@ from dedup_platform.platform import Platform
 from dedup_platform.platform.claims import owner
 from dedup_platform.settings import Settings
 from dedup_platform.stream import Stream
-
-DESCRIPTIONS = {
-    tables.EVENT_CHANGES: "What every commit of deduplicated_events changed, as versions that consumers follow.",
-    tables.SESSION_CHANGES: "What every commit of sessions changed, as versions that consumers follow.",
-    tables.SESSION_ALIASES: "Every session_id that is no more, and the session that has its events now.",
-}
 
 
 def feed_assets(stream: Stream) -> list[dg.AssetsDefinition]:
@@ -40,7 +35,8 @@ def audit_asset(stream: Stream) -> dg.AssetsDefinition:
     @dg.asset(
         key=asset_key(stream, tables.AUDIT),
         deps=[asset_key(stream, table) for table in (*tables.all_of(stream), *tables.feeds_of(stream).values())],
-        description="What each commit came to: records, copies, cells left as they were, changes that matter to none.",
+        description=TABLE_COMMENTS[tables.AUDIT],
+        metadata=column_schema(stream, tables.AUDIT),
         group_name=stream.name,
         kinds={"iceberg"},
         pool=pool(stream, tables.AUDIT),
@@ -122,7 +118,8 @@ def _asset(stream: Stream, table: str) -> dg.AssetsDefinition:
     @dg.asset(
         key=asset_key(stream, feed),
         deps=[asset_key(stream, table)],
-        description=DESCRIPTIONS[feed],
+        description=TABLE_COMMENTS[feed],
+        metadata=column_schema(stream, feed),
         group_name=stream.name,
         kinds={"iceberg"},
         pool=pool(stream, feed),

@@ -9,6 +9,7 @@ from dataclasses import asdict
 import dagster as dg
 
 from dedup_platform import tables
+from dedup_platform.comments import column_comments
 from dedup_platform.errors import ConservationError
 from dedup_platform.lake.commits import Commit
 from dedup_platform.orchestration.checks import CHECKS, evaluations, unbalanced
@@ -30,6 +31,16 @@ Metadata = Mapping[str, float | str | dg.JsonMetadataValue]
 def asset_key(stream: Stream, table: str) -> dg.AssetKey:
     """The asset of a table: `<stream>/<table>`."""
     return dg.AssetKey([stream.name, table])
+
+
+def column_schema(stream: Stream, table: str) -> dict[str, dg.TableSchema]:
+    """The columns of a table with their types and what they hold, as the metadata that the UI shows them by."""
+    comments = column_comments(stream, table)
+    columns = [
+        dg.TableColumn(each.name, each.type if isinstance(each.type, str) else "struct", comments.get(each.name))
+        for each in tables.columns(stream, table)
+    ]
+    return {"dagster/column_schema": dg.TableSchema(columns)}
 
 
 def written_with(table: str) -> tuple[str, ...]:

@@ -58,6 +58,14 @@ def test_every_stream_has_its_assets_jobs_and_sensors(definitions: dg.Definition
     }
 
 
+def test_assets_tell_what_their_columns_hold(definitions: dg.Definitions, two_streams: dict[str, Stream]) -> None:
+    for table in (*tables.ALL, *tables.FOLLOWER_OF.values(), tables.AUDIT):
+        node = definitions.resolve_asset_graph().get(dg.AssetKey(["daily", table]))
+        columns = node.metadata["dagster/column_schema"].columns
+        assert [column.name for column in columns] == tables.column_names(two_streams["daily"], table)
+        assert all(column.description for column in columns)
+
+
 def test_a_broken_stream_file_is_an_asset_that_says_so(
     tmp_path: Path, two_streams: dict[str, Stream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
