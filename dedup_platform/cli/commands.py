@@ -17,7 +17,7 @@ from dedup_platform.cli.console import err, out
 from dedup_platform.cli.deployment import Deployment, ordinals
 from dedup_platform.cli.exits import NOT_EQUAL
 from dedup_platform.cli.options import JsonOption, OnlyStreamOption, StreamArgument, StreamsOption
-from dedup_platform.cli.process import ON_INTERRUPT, run_to_its_end
+from dedup_platform.cli.process import ON_INTERRUPT, let_be_interrupted, run_to_its_end
 from dedup_platform.cli.publish import publish
 from dedup_platform.cli.report import report
 from dedup_platform.cli.sql import sql
@@ -306,4 +306,5 @@ def run_connect_server(
     environment = connect_server.prepare(settings, port)
     err.print(f"DEDUP_PLATFORM_SPARK_REMOTE={connect_server.address(port)} uses this server, process {os.getpid()}")
     program, *arguments = connect_server.command(settings)
+    let_be_interrupted()
     os.execve(program, [program, *arguments], environment)

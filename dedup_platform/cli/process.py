@@ -37,7 +37,7 @@ def run_to_its_end(app: Callable[[], object]) -> None:
     let_children_be_ended()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     codes: list[int] = []
-    worker = Thread(target=lambda: codes.append(_run(app)), daemon=True)
+    worker = Thread(target=lambda: codes.append(_apart(app)), daemon=True)
     # Dagster lets what is printed go to a file, and a process of its own copies it: that may come too late.
     terminal = os.dup(sys.__stderr__.fileno()) if sys.__stderr__ else None
     try:
@@ -94,6 +94,18 @@ def let_children_be_ended() -> None:
 
 def _ignore(*_: Any) -> None:
     pass
+
+
+def let_be_interrupted() -> None:
+    """Have what this thread becomes, or starts from now on, end by an interrupt again."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
+def _apart(app: Callable[[], object]) -> int:
+    # A terminal interrupts all processes that it sees. Those that are started from here would say so, each with a
+    # traceback; they end when this one has.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    return _run(app)
 
 
 def _run(app: Callable[[], object]) -> int:

@@ -75,3 +75,11 @@ def test_an_interrupt_ends_a_question_at_once_and_leaves_nothing_aside(tmp_path:
         asked.send_signal(signal.SIGINT)
         assert asked.wait(10) == cli.INTERRUPTED
     assert list(aside.iterdir()) == []
+
+
+def test_what_a_command_starts_is_not_interrupted_with_it() -> None:
+    child = "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+    work = f"subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    program = f"import subprocess, sys; from dedup_platform.cli import process; process.run_to_its_end(lambda: {work})"
+    told = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert "SIGINT" in told
