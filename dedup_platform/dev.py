@@ -33,7 +33,11 @@ def main() -> int:
         settings = load_settings()
         _require_streams(settings)
         make_dagster_home(settings)
-        with _warm_spark(settings, options.spark_port) as server, _dagster(settings, server, options.port) as dagster:
+        with (
+            _metrics(settings),
+            _warm_spark(settings, options.spark_port) as server,
+            _dagster(settings, server, options.port) as dagster,
+        ):
             while dagster.poll() is None:
                 _revive(server)
                 time.sleep(1)
@@ -54,6 +58,21 @@ def _require_streams(settings: Settings) -> None:
             "and says at its end how to show it"
         )
     read_streams(settings.streams)
+
+
+@contextmanager
+def _metrics(settings: Settings) -> Iterator[None]:
+    """Metrics for Prometheus while the block runs, where a port is named for them."""
+    if settings.metrics_port is None or settings.streams is None:
+        yield
+        return
+    # Loaded by those only who want it.
+    from dedup_platform.platform.metrics_server import following, metrics_server
+
+    address = str(settings.metrics_address)
+    with metrics_server(following(settings, settings.streams), address, settings.metrics_port) as port:
+        _say(f"Metrics: http://{address}:{port}/metrics")
+        yield
 
 
 def _warm_spark(settings: Settings, port: int) -> AbstractContextManager[ConnectServer | None]:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyAddress, SecretStr, ValidationError, ValidationInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError as UnreadableSettings
@@ -65,6 +66,13 @@ def _printable(value: Any) -> Any:
 def _pair(secret: SecretStr | None, found: ValidationInfo) -> SecretStr | None:
     if (secret is None) != (found.data.get("s3_access_key_id") is None):
         raise ValueError(f"must be set together with {ENV_PREFIX}S3_ACCESS_KEY_ID, or neither of them")
+    return secret
+
+
+def _web_address(secret: SecretStr | None) -> SecretStr | None:
+    found = urlsplit(secret.get_secret_value()) if secret else None
+    if found and (found.scheme not in ("http", "https") or not found.hostname):
+        raise ValueError("must be an address that begins with https:// or http://")
     return secret
 
 
@@ -156,6 +164,14 @@ class Settings(BaseSettings):
     """Seconds between two ticks of a sensor."""
     ui_hosts: Annotated[frozenset[str] | None, NoDecode, BeforeValidator(_host_names)] = None
     """Names by which browsers may call Dagster's UI beside those of this machine, with commas between."""
+    alert_webhook: Annotated[Secret | None, AfterValidator(_web_address)] = None
+    """The address, a secret, where each change of a stream's health is posted to; without it nowhere."""
+    alert_format: Literal["json", "slack"] = "json"
+    """What is posted to the webhook: `json`, an object of our own, or `slack`, a message as Slack takes it."""
+    metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    """The port on which `make dev` serves metrics for Prometheus; without it it serves none."""
+    metrics_address: IPvAnyAddress = IPv4Address("127.0.0.1")
+    """The address of this machine on which metrics are served. They hold names and numbers, but no record."""
 
     @property
     def dagster_home(self) -> Path:

@@ -1,5 +1,6 @@
 """Real servers for tests: one of each kind that tests share, or one of a test's own that it may kill."""
 
+import json
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from dedup_platform.errors import MissingPartError
 from dedup_platform.testing.servers import PostgresServer, ServerProcess
 
 Kind = TypeVar("Kind", bound=ServerProcess)
+WEBHOOK_PATH = "/services/T0/B0/secret"
 
 
 @contextmanager
@@ -39,6 +41,34 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def webhook(status: int = 200, seconds: float = 0) -> Iterator[tuple[str, list[Any]]]:
+    """The secret address of a webhook, and what it was sent; it answers so, letter by letter if it takes its time."""
+    got: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            got.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+            for letter in b"HTTP/1.0 " if seconds else b"":
+                self.wfile.write(bytes([letter]))
+                sleep(seconds / 9)
+            if not seconds:
+                self.send_response(status)
+                self.send_header("Location", self.path)
+                self.end_headers()
+
+        def do_GET(self) -> None:
+            got.append((self.path, "redirected"))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Keep quiet."""
+
+    with serving(Handler) as port:
+        yield f"http://127.0.0.1:{port}{WEBHOOK_PATH}", got
 
 
 def new_name(prefix: str = "t") -> str:

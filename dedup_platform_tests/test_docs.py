@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
+import yaml
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
@@ -17,7 +18,7 @@ from dedup_platform import cli
 from dedup_platform.errors import DedupPlatformError
 from dedup_platform.settings import ENV_PREFIX, Settings, load_settings
 from dedup_platform.sources import records
-from dedup_platform.stream import load_stream, load_streams
+from dedup_platform.stream import Health, load_stream, load_streams
 
 PROJECT = Path(__file__).parent.parent
 DOCUMENTS = [PROJECT / "README.md", PROJECT / "CHANGELOG.md", *sorted((PROJECT / "docs").rglob("*.md"))]
@@ -144,6 +145,17 @@ def test_rejection_reasons_are_all_told() -> None:
     told = {name.replace("NAME", "").replace("NUMBER", "") for row in told_reasons for name in names(row[0])}
     constants = {name: value for name, value in vars(records).items() if name in records.__all__ and name.isupper()}
     assert told == {value for value in constants.values() if isinstance(value, str)}
+
+
+def test_health_is_told_as_it_is() -> None:
+    from dedup_platform.planning.health import DESCRIPTIONS
+    from dedup_platform.platform.metrics import METRICS
+
+    assert {names(row[0])[0] for row in rows("docs/health.md", "The checks")} == DESCRIPTIONS.keys()
+    assert [name for row in rows("docs/health.md", "Metrics") for name in names(row[0])] == list(METRICS)
+    [said] = fenced(PROJECT / "docs" / "health.md", "yaml")
+    assert Health.model_validate(yaml.safe_load(said)["health"]).model_fields_set == Health.model_fields.keys()
+    assert [names(row[0])[0] for row in rows("docs/health.md", "Limits")] == list(Health.model_fields)
 
 
 def test_errors_are_drawn_as_they_are() -> None:

@@ -15,7 +15,8 @@ from dedup_platform import tables
 from dedup_platform.cli import explain, output, rejected, sinks, sources, stream as stream_commands, values
 from dedup_platform.cli.console import err, out
 from dedup_platform.cli.deployment import Deployment, ordinals
-from dedup_platform.cli.exits import NOT_EQUAL
+from dedup_platform.cli.exits import NOT_EQUAL, UNHEALTHY
+from dedup_platform.cli.metrics import metrics
 from dedup_platform.cli.options import JsonOption, OnlyStreamOption, StreamArgument, StreamsOption
 from dedup_platform.cli.process import ON_INTERRUPT, let_be_interrupted, run_to_its_end
 from dedup_platform.cli.publish import publish
@@ -35,7 +36,7 @@ Exit codes:
 
 0  done
 
-1  not equal: `verify` found differences, or `demo` did not find the truth
+1  not so: `verify` found differences, `demo` did not find the truth, or `status --check` found a stream unhealthy
 
 2  arguments, settings, stream files or a question in SQL are wrong
 
@@ -63,6 +64,7 @@ app.add_typer(stream_commands.app, name="stream")
 app.command()(publish)
 app.command()(report)
 app.command()(sql)
+app.command()(metrics)
 
 
 def main() -> None:
@@ -153,9 +155,18 @@ def plan(streams: StreamsOption = None, stream: OnlyStreamOption = None, as_json
 
 
 @app.command()
-def status(streams: StreamsOption = None, stream: OnlyStreamOption = None, as_json: JsonOption = False) -> None:
-    """The tables in numbers, and what waits at the sources."""
-    print_status(Deployment.of(streams), stream, as_json)
+def status(
+    streams: StreamsOption = None,
+    stream: OnlyStreamOption = None,
+    is_check: Annotated[
+        bool, typer.Option("--check", help="End with code 1 if a stream is unhealthy, and say what to type.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The tables in numbers, what waits at the sources, and what is not as it should be."""
+    checks = print_status(Deployment.of(streams), stream, as_json)
+    if is_check and any(each.is_unhealthy for each in checks):
+        raise typer.Exit(UNHEALTHY)
 
 
 @app.command()

@@ -52,8 +52,16 @@ class Deployment:
 
     @classmethod
     def of(cls, path: Path | None) -> Deployment:
-        from dedup_platform.settings import load_settings
         from dedup_platform.stream import read_streams
+
+        settings, found = cls.place(path)
+        files = read_streams(found)
+        return cls(settings, files.streams, tuple(files.broken.values()))
+
+    @staticmethod
+    def place(path: Path | None) -> tuple[Settings, Path]:
+        """The settings, and where the stream files are: SettingsError if nothing says that."""
+        from dedup_platform.settings import load_settings
 
         settings = load_settings()
         if settings.spark_remote:
@@ -61,8 +69,7 @@ class Deployment:
         found = path or settings.streams
         if found is None:
             raise errors.SettingsError("there are no stream files: give --streams PATH or set DEDUP_PLATFORM_STREAMS")
-        files = read_streams(found)
-        return cls(settings, files.streams, tuple(files.broken.values()))
+        return settings, found
 
     def platform(self) -> Platform:
         from dedup_platform.platform import Platform

@@ -4,6 +4,7 @@ from dedup_platform import errors
 from dedup_platform.escapes import one_line
 
 NOT_EQUAL = 1
+UNHEALTHY = 1
 REFUSED = 4
 FAILED = 5
 INTERRUPTED = 130

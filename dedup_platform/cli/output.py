@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from dedup_platform.cli.grid import plain_table, print_table
+from dedup_platform.cli.grid import as_given, plain_table, print_table
 from dedup_platform.orchestration.publish_words import saved
-from dedup_platform.planning.circuit_breaker import sentence
 from dedup_platform.planning.words import CELL, explained
 
 if TYPE_CHECKING:
     from dedup_platform.demo import Score
     from dedup_platform.ingest.kafka import PartitionOffsets
     from dedup_platform.maintenance.upkeep import Upkeep
+    from dedup_platform.planning.health import Check
     from dedup_platform.planning.planner import StaleCell, TablePlan
     from dedup_platform.platform import Status
     from dedup_platform.stream import Stream
@@ -88,22 +88,19 @@ def print_plans(console: Console, plans: Sequence[tuple[Stream, TablePlan]]) -> 
             )
 
 
-def print_status(console: Console, statuses: Iterable[tuple[Stream, Status]]) -> None:
-    """Each stream's tables, its source, and who works on what."""
+def print_status(console: Console, statuses: Iterable[tuple[Stream, Status, Sequence[Check]]]) -> None:
+    """Each stream's tables, its source, who works on what, and what is not as it should be."""
     from dedup_platform.platform.claims import claim_sentence
 
     has_cells = False
-    for stream, status in statuses:
+    for stream, status, checks in statuses:
         has_cells |= bool(status.tables)
         waiting = status.waiting
         waits = f"{waiting.amount} wait, {len(waiting.changed):,} changed" if waiting else "the source cannot be asked"
         files = "" if stream.source.kind == "kafka" else f"{status.files_read:,} files read with "
         read = f"{files}{status.records_read:,} records"
         console.print(f"[bold]{status.stream}[/bold]: {read}, {status.rejected:,} of them rejected; {waits}")
-        if status.trouble:
-            console.print(f"  {status.trouble}", markup=False)
-        if status.health.state != "normal":
-            console.print(f"  {sentence(status.health)}", markup=False)
+        _print_checks(console, checks)
         print_switched_off(console, status.stream, status.switched_off)
         table = plain_table("table", "rows#", "cells#", "stale#", "files#", "size#")
         for each in status.tables:
@@ -131,8 +128,16 @@ def print_status(console: Console, statuses: Iterable[tuple[Stream, Status]]) ->
         console.print(f"  {CELL}", style="dim", highlight=False)
 
 
+def _print_checks(console: Console, checks: Iterable[Check]) -> None:
+    """What is not as it should be, and what to type; nothing of what is."""
+    for each in checks:
+        if not each.is_passed:
+            found = "[red]unhealthy[/red]" if each.is_unhealthy else "not well yet"
+            console.print(f"  {found}: {each.name}:", as_given(f"{each.what}; type `{each.command}`"))
+
+
 def _print_followers(console: Console, status: Status) -> None:
-    """How far feeds and sinks have come, and what is wrong with them."""
+    """How far feeds and sinks have come."""
     for feed in status.feeds:
         behind = ", and its table has newer commits" if feed.is_behind else ""
         console.print(f"  {feed.feed}: version {feed.version:,}{behind}")
@@ -149,11 +154,6 @@ def _print_followers(console: Console, status: Status) -> None:
         )
     if status.sinks:
         print_table(console, table)
-    for sink in status.sinks:
-        if sink.trouble:
-            console.print(f"  sink {sink.sink}: {sink.trouble}", markup=False)
-        if sink.health.state != "normal":
-            console.print(f"  {sentence(sink.health, f'sink {sink.sink}')}", markup=False)
 
 
 def print_upkeep(console: Console, done: Mapping[str, Sequence[Upkeep]]) -> None:

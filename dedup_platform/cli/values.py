@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dedup_platform.lake.points import Point
     from dedup_platform.planning.circuit_breaker import Circuit
     from dedup_platform.planning.claims import Claim
+    from dedup_platform.planning.health import Check
     from dedup_platform.planning.planner import TablePlan
     from dedup_platform.platform import SinkStatus, Status
     from dedup_platform.platform.figures import PartitionFigures
@@ -41,14 +42,19 @@ def plan_value(stream: Stream, plan: TablePlan) -> dict[str, Any]:
     return {"stream": plan.stream, "table": plan.table, "stale": stale, "runs": runs}
 
 
-def status_value(stream: Stream, status: Status, figures: Mapping[int, PartitionFigures]) -> dict[str, Any]:
-    """A stream's status for programs, with the figures of its partitions."""
+def status_value(
+    stream: Stream, status: Status, checks: Sequence[Check], figures: Mapping[int, PartitionFigures]
+) -> dict[str, Any]:
+    """A stream's status for programs, with its checks and the figures of its partitions."""
     return {
         "stream": status.stream,
+        "healthy": not any(each.is_unhealthy for each in checks),
+        "checks": [_check(each) for each in checks],
         "files_read": status.files_read,
         "records_read": status.records_read,
         "rejected": status.rejected,
         "waiting": list(status.waiting.items) if status.waiting else None,
+        "waiting_since": status.waiting.since.isoformat() if status.waiting and status.waiting.since else None,
         "left_alone": [{"path": path, "reason": reason} for path, reason in status.waiting.reasons]
         if status.waiting
         else None,
@@ -101,6 +107,17 @@ def outcome_value(stream: Stream, outcome: Outcome) -> dict[str, Any]:
     snapshot_id = None if outcome.snapshot_id is None else str(outcome.snapshot_id)
     counts = {"accepted": outcome.accepted, "rejected": outcome.rejected, "altered": outcome.altered}
     return {"snapshot_id": snapshot_id, **counts, "cells": len(outcome.cells), "partitions": partitions}
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {
+        "check": check.name,
+        "sink": check.sink,
+        "passed": check.is_passed,
+        "unhealthy": check.is_unhealthy,
+        "what": check.what,
+        "command": check.command or None,
+    }
 
 
 def _sink(sink: SinkStatus) -> dict[str, Any]:

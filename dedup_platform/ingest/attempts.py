@@ -71,7 +71,7 @@ class Attempts:
         except Exception as error:
             if not isinstance(error, DedupPlatformError):
                 _LOG.warning("%s: its source could not be asked", stream.name, exc_info=error)
-            self.note(stream, _kind(error), _reason(error))
+            self.note(stream, _kind(error), reason_of(error))
             return None
         if not waiting.items:
             self._note_success(stream)
@@ -90,7 +90,8 @@ class Attempts:
             # The health lies in what does not answer, too.
             raise
         except Exception as error:
-            self.note(stream, _kind(error), _reason(error), error.batch if isinstance(error, HeldBatchError) else None)
+            batch = error.batch if isinstance(error, HeldBatchError) else None
+            self.note(stream, _kind(error), reason_of(error), batch)
             raise
         except BaseException as interruption:
             # Whoever stops it must see what they raised, whether or not it can be noted.
@@ -128,7 +129,7 @@ def _kind(error: Exception) -> Kind:
     return "lasting" if isinstance(error, LASTING) else "transient"
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """All that the platform says, the first line of what anybody else says: Spark's errors go on for pages."""
     if isinstance(error, DedupPlatformError):
         return str(error)

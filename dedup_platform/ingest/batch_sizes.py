@@ -26,6 +26,16 @@ def sample(source: KafkaSource, options: Mapping[str, str], ranges: Sequence[Ran
     return size, utc_datetime(min(stamped_at(message.timestamp()) for message in found))
 
 
+def first_stamp(source: KafkaSource, options: Mapping[str, str], ranges: Sequence[Range]) -> datetime | None:
+    """When the first message of the longest range came; None of no ranges, or if its first offset holds none."""
+    longest = max(ranges, key=len, default=None)
+    if longest is None:
+        return None
+    first = Range(longest.partition, longest.start, longest.start.offset + 1)
+    found = [stamped_at(message.timestamp()) for message in messages_of(source, options, first)]
+    return utc_datetime(found[0]) if found else None
+
+
 def most(source: KafkaSource, size: float, bytes_a_second: float | None) -> int:
     """How many messages of about this size a batch may read; at which speed, where that is known."""
     in_time = (bytes_a_second or _FIRST_BYTES_A_SECOND) * source.transaction_timeout.total_seconds()

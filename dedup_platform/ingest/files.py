@@ -39,6 +39,7 @@ from dedup_platform.sources.files import (
     read_files,
     read_group,
 )
+from dedup_platform.sources.listing import came_at
 from dedup_platform.sources.s3.access import S3Access
 from dedup_platform.spark.workers import tasks_at_once
 from dedup_platform.stream import Stream
@@ -65,6 +66,7 @@ class FilesIntake(Intake):
             amount=f"{len(found.files):,} files",
             reasons=tuple(found.reasons),
             watermark=f"{read}+{len(found.files)} {newest}" if found.files else "",
+            since=came_at(found.files[0][0]) if found.files else None,
         )
 
     def first_inputs(self, stream: Stream, now: datetime) -> list[Inputs]:

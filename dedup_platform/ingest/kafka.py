@@ -10,7 +10,7 @@ from functools import partial
 from dedup_platform import tables
 from dedup_platform.errors import ConflictError, HeldBatchError, SourceChangedError, SourceError, UnknownOffsetsError
 from dedup_platform.ingest.append import Span
-from dedup_platform.ingest.batch_sizes import most, sample
+from dedup_platform.ingest.batch_sizes import first_stamp, most, sample
 from dedup_platform.ingest.intake import Intake, buckets_for
 from dedup_platform.ingest.kafka_offsets import Standings
 from dedup_platform.ingest.offset_ranges import (
@@ -92,6 +92,8 @@ class KafkaIntake(Intake):
             amount=f"{messages:,} messages",
             reasons=(),
             watermark=" ".join(f"{each.partition}:{each.start.generation}:{each.end}" for each in ranges),
+            # Producers' clocks may tell anything.
+            since=first_stamp(stream.kafka, self._options, ranges) if state.stamps_append_time else None,
         )
 
     def first_inputs(self, stream: Stream, now: datetime) -> list[Inputs]:  # noqa: ARG002

@@ -1,6 +1,7 @@
 """What an ingest would take in now."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 CHANGED = "changed after it was read"
 
@@ -17,6 +18,8 @@ class Waiting:
     """Path and reason of what is left for later or for a person to decide."""
     watermark: str
     """The same input gives the same watermark; empty if nothing waits."""
+    since: datetime | None = None
+    """Since when the first of the items has waited; None where nothing does, or the source does not tell."""
 
     @property
     def changed(self) -> tuple[str, ...]:

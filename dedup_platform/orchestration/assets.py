@@ -9,6 +9,7 @@ from dedup_platform import tables
 from dedup_platform.comments import TABLE_COMMENTS
 from dedup_platform.lake.commits import Commit
 from dedup_platform.orchestration import checks, intake, runs
+from dedup_platform.orchestration.failures import told
 from dedup_platform.orchestration.metadata import (
     asset_key,
     chosen_partitions,
@@ -46,9 +47,10 @@ def _asset(stream: Stream, table: str) -> dg.AssetsDefinition:
         def body(
             context: dg.AssetExecutionContext, platform: dg.ResourceParam[Platform]
         ) -> Iterator[dg.MaterializeResult]:
-            evaluations = report(context, platform, stream, table, _commits(context, platform, stream, table))
-            publish(context, platform, stream, table)
-            make_point(context, platform, stream, table)
+            with told(runs.command(stream)):
+                evaluations = report(context, platform, stream, table, _commits(context, platform, stream, table))
+                publish(context, platform, stream, table)
+                make_point(context, platform, stream, table)
             yield from results(stream, table, evaluations)
 
     return body

@@ -8,9 +8,11 @@ from pathlib import Path
 import dagster as dg
 
 from dedup_platform.errors import StreamFileError
+from dedup_platform.orchestration.alerts import alert_sensors
 from dedup_platform.orchestration.assets import stream_assets
 from dedup_platform.orchestration.broken import broken_assets
 from dedup_platform.orchestration.feeds import audit_asset, feed_assets, publish_job, unpublished_sensor
+from dedup_platform.orchestration.health import health_checks
 from dedup_platform.orchestration.jobs import ingest_job, repair_job, unlisted_job
 from dedup_platform.orchestration.maintenance import maintenance_job, maintenance_schedule
 from dedup_platform.orchestration.rejected import rejected_asset, rejected_check
@@ -43,7 +45,7 @@ def build_definitions(
     upkeep = [maintenance_job(streams.values())] if streams else []
     return dg.Definitions(
         assets=[*assets, *map(rejected_asset, streams.values()), *broken_assets(broken or {})],
-        asset_checks=[rejected_check(stream) for stream in streams.values()],
+        asset_checks=[each for stream in streams.values() for each in (rejected_check(stream), health_checks(stream))],
         jobs=[
             *map(ingest_job, streams.values()),
             *map(publish_job, streams.values()),
@@ -60,7 +62,8 @@ def build_definitions(
                 unpublished_sensor(stream, settings),
                 *sink_sensors(stream, settings),
             )
-        ],
+        ]
+        + alert_sensors(streams.values(), settings, clock),
         resources=resources,
         loggers=loggers,
         executor=dg.in_process_executor,

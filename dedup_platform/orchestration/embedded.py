@@ -18,6 +18,7 @@ from dedup_platform.errors import SettingsError
 from dedup_platform.orchestration import runs
 from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.orchestration.event_log import kept_open
+from dedup_platform.orchestration.failures import as_raised
 from dedup_platform.orchestration.intake import note_lost_ingests
 from dedup_platform.orchestration.pools import busy_pools, looked_after, pool
 from dedup_platform.orchestration.progress import Listener
@@ -139,7 +140,7 @@ def jobs_of(settings: Settings, stream: Stream, listener: Listener) -> list[dg.J
 
 def _execute(job: dg.JobDefinition, instance: dg.DagsterInstance, tags: Mapping[str, str]) -> None:
     # No daemon may be there to look after its pools.
-    with looked_after(instance):
+    with looked_after(instance), as_raised():
         job.execute_in_process(
             instance=instance,
             tags={**runs.this_process(), **tags, **LISTED},

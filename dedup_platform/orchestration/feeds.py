@@ -13,6 +13,7 @@ import dagster as dg
 from dedup_platform import tables
 from dedup_platform.comments import TABLE_COMMENTS
 from dedup_platform.orchestration import runs
+from dedup_platform.orchestration.failures import told
 from dedup_platform.orchestration.metadata import asset_key, column_schema
 from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish import counted, numbers
@@ -42,7 +43,8 @@ def audit_asset(stream: Stream) -> dg.AssetsDefinition:
         pool=pool(stream, tables.AUDIT),
     )
     def body(context: dg.AssetExecutionContext, platform: dg.ResourceParam[Platform]) -> dg.MaterializeResult:
-        done = platform.audit(stream.name)
+        with told(f"dedup-platform publish --stream {stream.name}"):
+            done = platform.audit(stream.name)
         context.log.info(saved(done.counts))
         return dg.MaterializeResult(metadata=counted(done))
 
@@ -125,7 +127,8 @@ def _asset(stream: Stream, table: str) -> dg.AssetsDefinition:
         pool=pool(stream, feed),
     )
     def body(context: dg.AssetExecutionContext, platform: dg.ResourceParam[Platform]) -> dg.MaterializeResult:
-        done = platform.publish_changes(stream.name, [table])
+        with told(f"dedup-platform publish --stream {stream.name}"):
+            done = platform.publish_changes(stream.name, [table])
         for each in done:
             context.log.info(sentence(each))
         return dg.MaterializeResult(metadata=numbers(done[0]) if done else {})

@@ -10,6 +10,8 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.orchestration import intake, runs
+from dedup_platform.orchestration.failures import told
+from dedup_platform.orchestration.health import without_health
 from dedup_platform.orchestration.metadata import asset_key, report
 from dedup_platform.orchestration.partitions import listing
 from dedup_platform.orchestration.points import make_point
@@ -24,7 +26,7 @@ def repair_job(stream: Stream) -> Any:  # Dagster does not publish the type
     derived = (tables.DUPLICATE_EVENTS, *tables.derived(stream))
     return dg.define_asset_job(
         runs.repair_job_name(stream),
-        selection=dg.AssetSelection.assets(*(asset_key(stream, table) for table in derived)),
+        selection=without_health(dg.AssetSelection.assets(*(asset_key(stream, table) for table in derived)), stream),
         description=f"Rebuild the stale cells of {stream.name} in a range of partitions.",
         executor_def=dg.in_process_executor,
     )
@@ -79,7 +81,8 @@ def ingest_job(stream: Stream) -> dg.JobDefinition:
 def _ingest(stream: Stream) -> dg.OpDefinition:
     @dg.op(name=f"{stream.name}__ingest", pool=pool(stream, tables.RAW_EVENTS), out=dg.Out(dg.Nothing))
     def ingest(context: dg.OpExecutionContext, platform: dg.ResourceParam[Platform]) -> None:
-        report(context, platform, stream, tables.RAW_EVENTS, intake.ingest(context, platform, stream))
+        with told(runs.command(stream)):
+            report(context, platform, stream, tables.RAW_EVENTS, intake.ingest(context, platform, stream))
         context.instance.add_run_tags(context.run.run_id, {runs.INGESTED: "true"})
 
     return ingest
@@ -93,12 +96,13 @@ def _repair(stream: Stream, table: str) -> dg.OpDefinition:
         out=dg.Out(dg.Nothing),
     )
     def repair(context: dg.OpExecutionContext, platform: dg.ResourceParam[Platform]) -> None:
-        if context.run.tags.get(runs.POLICY) == runs.IGNORED:
-            report(context, platform, stream, table, [platform.recompute_stale(stream.name, table)])
-        elif partitions := _ready(context, platform, stream, table):
-            report(context, platform, stream, table, [platform.recompute_stale(stream.name, table, partitions)])
-        publish(context, platform, stream, table)
-        make_point(context, platform, stream, table)
+        with told(runs.command(stream)):
+            if context.run.tags.get(runs.POLICY) == runs.IGNORED:
+                report(context, platform, stream, table, [platform.recompute_stale(stream.name, table)])
+            elif partitions := _ready(context, platform, stream, table):
+                report(context, platform, stream, table, [platform.recompute_stale(stream.name, table, partitions)])
+            publish(context, platform, stream, table)
+            make_point(context, platform, stream, table)
 
     return repair
 
@@ -112,7 +116,9 @@ def _repair_unlisted(stream: Stream, table: str) -> dg.OpDefinition:
     )
     def repair(context: dg.OpExecutionContext, platform: dg.ResourceParam[Platform]) -> None:
         asked = context.run.tags.get(runs.TABLE, table)
-        if tables.DERIVED.index(table) >= tables.DERIVED.index(asked):
+        if tables.DERIVED.index(table) < tables.DERIVED.index(asked):
+            return
+        with told(runs.command(stream)):
             partitions = _unlisted(context, platform, stream, table)
             report(context, platform, stream, table, [platform.recompute_stale(stream.name, table, partitions)])
             publish(context, platform, stream, table)

@@ -7,6 +7,7 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.maintenance.upkeep import Upkeep
+from dedup_platform.orchestration.failures import told
 from dedup_platform.orchestration.metadata import asset_key, written_with
 from dedup_platform.orchestration.pools import pool
 from dedup_platform.platform import Platform
@@ -61,7 +62,9 @@ def _step(stream: Stream, table: str, is_first: bool) -> dg.OpDefinition:
         out=dg.Out(dg.Nothing),
     )
     def maintain(context: dg.OpExecutionContext, platform: dg.ResourceParam[Platform]) -> None:
-        for upkeep in platform.maintain(stream.name, written_with(table)):
+        with told(f"dedup-platform maintain --stream {stream.name}"):
+            done = platform.maintain(stream.name, written_with(table))
+        for upkeep in done:
             context.log.info(sentence(upkeep))
             context.log_event(dg.AssetObservation(asset_key(stream, upkeep.table), metadata=_numbers(upkeep)))
 

@@ -54,6 +54,11 @@ IN_WORK = [
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 
 
+def command(stream: Stream) -> str:
+    """What a person types to have a stream taken in, repaired and published at once, whatever waits or pauses."""
+    return f"dedup-platform run --stream {stream.name}"
+
+
 def ingest_job_name(stream: Stream) -> str:
     """The job that pulls what waits at the source and repairs what it touched."""
     return f"{stream.name}_ingest"
@@ -173,6 +178,14 @@ def ended(instance: dg.DagsterInstance, job_name: str, most: int = HISTORY_LENGT
 def run_in_work(instance: dg.DagsterInstance, job_name: str) -> str | None:
     """The id of a queued or running run of this job, None if there is none."""
     return next((run.run_id for run in instance.get_runs(dg.RunsFilter(job_name=job_name, statuses=IN_WORK))), None)
+
+
+def begun(instance: dg.DagsterInstance, run_id: str) -> datetime:
+    """When a run began to work; while it is queued, when it was asked for."""
+    record = instance.get_run_record_by_id(run_id)
+    if record is None:  # it was deleted
+        return datetime.now(UTC)
+    return datetime.fromtimestamp(record.start_time, UTC) if record.start_time else record.create_timestamp
 
 
 def this_process() -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The two sensors of a stream: `new_input` (something waits at the source) and `late_partitions` (something is stale).
 
-Both ask what is so now and remember nothing, so a lost tick or a crashed run heals at the next one. They read metadata
-only: Spark never starts in a sensor.
+Both ask what is so now and remember nothing that decides, so a lost tick or a crashed run heals at the next one. They
+read metadata only: Spark never starts in a sensor. The first also tells how the stream fares, as asset checks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +17,7 @@ from dedup_platform.errors import IncompatibleChangeError
 from dedup_platform.escapes import one_line
 from dedup_platform.ingest.pending import Waiting
 from dedup_platform.orchestration import runs
+from dedup_platform.orchestration.health import asked, with_health
 from dedup_platform.orchestration.intake import note_lost_ingests
 from dedup_platform.orchestration.metadata import asset_key, written_with
 from dedup_platform.orchestration.partitions import Listing, listing
@@ -46,31 +47,40 @@ def _new_input(stream: Stream, interval: int) -> dg.SensorDefinition:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Starts {runs.ingest_job_name(stream)} when the source of {stream.name} has something new.",
     )
-    def new_input(
-        context: dg.SensorEvaluationContext, platform: dg.ResourceParam[Platform]
-    ) -> dg.RunRequest | dg.SkipReason:
+    def new_input(context: dg.SensorEvaluationContext, platform: dg.ResourceParam[Platform]) -> dg.SensorResult:
         runs.fail_dead_runs(context.instance)
         if run_id := runs.run_in_work(context.instance, runs.ingest_job_name(stream)):
-            return dg.SkipReason(f"run {run_id[:8]} ingests already")
+            at_work = dg.SkipReason(f"run {run_id[:8]} ingests already")
+            return with_health(context, platform, stream, at_work, run_id)
         note_lost_ingests(context.instance, platform, stream)
+        before = platform.source.health(stream.name)
         waiting = platform.source.look(stream.name)
+        after = platform.source.health(stream.name)
         if waiting is None:
-            return dg.SkipReason(sentence(platform.source.health(stream.name)))
-        if not waiting.items:
-            return dg.SkipReason("\n".join(["nothing new at the source", *_left_alone(waiting)]))
-        past = runs.past_ingests(context.instance, stream, waiting.watermark)
-        if due := paused_until(past.in_vain, platform.clock()):
-            return dg.SkipReason(
-                f"{waiting.amount} wait; {len(past.in_vain)} runs in a row left them where they are, "
-                f"the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
-            )
-        # No key is asked for again once its run ended: from then on, another run is the newest that ended.
-        return dg.RunRequest(
-            run_key=f"{stream.name}/{waiting.watermark}/after {past.newest}",
-            tags={runs.WATERMARK: waiting.watermark},
-        )
+            return with_health(context, platform, stream, dg.SkipReason(sentence(after)), asked(before, after, None))
+        wanted = _ingest_of(context.instance, platform, stream, waiting)
+        return with_health(context, platform, stream, wanted, asked(before, after, waiting))
 
     return new_input
+
+
+def _ingest_of(
+    instance: dg.DagsterInstance, platform: Platform, stream: Stream, waiting: Waiting
+) -> dg.RunRequest | dg.SkipReason:
+    """Ask for an ingest of what waits, or say why not."""
+    if not waiting.items:
+        return dg.SkipReason("\n".join(["nothing new at the source", *_left_alone(waiting)]))
+    past = runs.past_ingests(instance, stream, waiting.watermark)
+    if due := paused_until(past.in_vain, platform.clock()):
+        return dg.SkipReason(
+            f"{waiting.amount} wait; {len(past.in_vain)} runs in a row left them where they are, "
+            f"the next one starts after {due:%Y-%m-%d %H:%M:%S} UTC"
+        )
+    # No key is asked for again once its run ended: from then on, another run is the newest that ended.
+    return dg.RunRequest(
+        run_key=f"{stream.name}/{waiting.watermark}/after {past.newest}",
+        tags={runs.WATERMARK: waiting.watermark},
+    )
 
 
 def _left_alone(waiting: Waiting) -> list[str]:

@@ -6,8 +6,9 @@ import dagster as dg
 
 from dedup_platform import tables
 from dedup_platform.changes import Published
-from dedup_platform.orchestration import runs
+from dedup_platform.orchestration import failures, runs
 from dedup_platform.orchestration.feeds import ask
+from dedup_platform.orchestration.health import without_health
 from dedup_platform.orchestration.metadata import asset_key
 from dedup_platform.orchestration.pools import pool
 from dedup_platform.orchestration.publish_words import told
@@ -32,7 +33,7 @@ def sink_jobs(stream: Stream) -> list[Any]:  # Dagster does not publish the type
     return [
         dg.define_asset_job(
             runs.sink_job_name(stream, name),
-            selection=dg.AssetSelection.assets(asset_key(stream, name)),
+            selection=without_health(dg.AssetSelection.assets(asset_key(stream, name)), stream),
             description=f"Write to {name} what changed in {stream.name}.{sink.follows} and is not there yet.",
             executor_def=dg.in_process_executor,
             tags={runs.STREAM: stream.name},
@@ -62,7 +63,8 @@ def _asset(stream: Stream, name: str) -> dg.AssetsDefinition:
     )
     def body(context: dg.AssetExecutionContext, platform: dg.ResourceParam[Platform]) -> dg.MaterializeResult:
         try:
-            done = platform.publish(stream.name, name)
+            with failures.told(f"dedup-platform publish --stream {stream.name} --sink {name}"):
+                done = platform.publish(stream.name, name)
         finally:
             health = platform.sinks.health(stream.name, name)
             context.instance.add_run_tags(context.run.run_id, runs.health_tags(health))

@@ -114,7 +114,9 @@ def sentence(circuit: Circuit, what: str = "the ingest") -> str:
         return f"{what} is normal"
     tries = "1 try" if circuit.attempts == 1 else f"{circuit.attempts} tries"
     failed = f"{what} is {circuit.state}: {tries} since {circuit.since:{_SECONDS}} UTC failed, the last one with"
-    then = f"the next try is after {circuit.next_try:{_SECONDS}} UTC" if circuit.next_try else "it waits for a person"
+    then = "it waits for a person"
+    if circuit.next_try:
+        then = f"the next try is after {circuit.next_try:{_SECONDS}} UTC, and a run started by hand tries now"
     return f"{failed}: {circuit.reason}; {then}"
 
 

@@ -1,8 +1,8 @@
 """The whole platform behind one object: what Dagster's assets, the command line and tests call.
 
 What is done to a stream's tables is here; `platform.source` is the door to what it reads, `platform.rejected` to what
-could not become events, `platform.sinks` to copies elsewhere, `platform.explained` to why rows are as they are, and
-`platform.figures` to what each partition holds.
+could not become events, `platform.sinks` to copies elsewhere, `platform.explained` to why rows are as they are,
+`platform.figures` to what each partition holds, and `platform.health` to whether all is well.
 """
 
 import sys
@@ -34,6 +34,7 @@ from dedup_platform.platform.claims import Claims, Turn
 from dedup_platform.platform.context import Context
 from dedup_platform.platform.explained import Explanations
 from dedup_platform.platform.figures import Figures
+from dedup_platform.platform.health import StreamHealth, oldest_stale
 from dedup_platform.platform.points import Points
 from dedup_platform.platform.rebuilding import Rebuilding
 from dedup_platform.platform.rejected import EVERY, RejectedRecords
@@ -72,6 +73,7 @@ class Platform(Context):
         self.claims = Claims(self)
         self._rebuilding = Rebuilding(self, self.claims)
         self.sinks = Sinks(self)
+        self.health = StreamHealth(self)
         self._maintenance = Maintenance(self.lake, self.ledger)
         self._rebucketing = Rebucketing(self.lake, self.ledger)
 
@@ -163,6 +165,7 @@ class Platform(Context):
                     files=size.files,
                     bytes=size.bytes,
                     stale_cells=len(plans[table].stale) if table in plans else 0,
+                    oldest_stale=oldest_stale(self.stream(stream), plans[table]) if table in plans else None,
                 )
             )
         waiting, trouble = self._waiting_or_trouble(stream)
@@ -186,9 +189,9 @@ class Platform(Context):
             claims=self.claims.of(stream),
         )
 
-    def completeness(self, stream: str) -> Completeness:
-        """Which partitions are open, closed and settled. From metadata; needs no Spark."""
-        return self._completeness(self.stream(stream), self.plan(stream))
+    def completeness(self, stream: str, plans: Iterable[TablePlan] | None = None) -> Completeness:
+        """Which partitions are open, closed and settled, by these plans or by new ones. From metadata; no Spark."""
+        return self._completeness(self.stream(stream), self.plan(stream) if plans is None else plans)
 
     def verify(self, stream: str) -> list[str]:
         """Recompute everything from raw and compare row for row: the first differences, none if all is equal."""

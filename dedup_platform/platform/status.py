@@ -9,6 +9,7 @@ from dedup_platform.lake.points import Point
 from dedup_platform.planning.circuit_breaker import Circuit
 from dedup_platform.planning.claims import Claim
 from dedup_platform.planning.completeness import PartitionState
+from dedup_platform.planning.health import Oldest
 from dedup_platform.sinks import Totals
 
 
@@ -23,6 +24,8 @@ class TableStatus:
     files: int
     bytes: int
     stale_cells: int
+    oldest_stale: Oldest | None
+    """The one of these cells that has waited for longest."""
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ _TITLES = {
     "CustomSink": "`publish.sinks`, each of kind `custom`",
     "Points": "`publish.points`",
     "Claims": "`claims`",
+    "Health": "`health`",
 }
 """Model -> where in a stream file it is."""
 

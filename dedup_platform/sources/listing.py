@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
@@ -17,7 +18,16 @@ from dedup_platform.sources.times import FROM_YEAR_1
 from dedup_platform.stream import Stream
 from dedup_platform.stream.s3_path import SCHEME
 
-__all__ = ["Listing", "SourceFile", "changed_while_reading", "list_files", "stamp", "unfinished", "unsettled"]
+__all__ = [
+    "Listing",
+    "SourceFile",
+    "came_at",
+    "changed_while_reading",
+    "list_files",
+    "stamp",
+    "unfinished",
+    "unsettled",
+]
 
 _MOST_AHEAD = timedelta(days=1)
 """What was modified so long after now was modified by a wrong clock, or copied with such a time: nobody is writing it,
@@ -77,6 +87,14 @@ def list_files(stream: Stream, now: datetime) -> Listing:
         else:
             waiting[path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")] = found
     return Listing(tuple(sorted(ready, key=lambda file: (file.modified, file.path))), tuple(sorted(waiting.items())))
+
+
+def came_at(file: SourceFile) -> datetime:
+    """When a file came to where it lies. A copy may keep the time at which another was modified, but not this one."""
+    if not file.is_on_s3:
+        with suppress(OSError):  # it may be gone
+            return utc_datetime(min(Path(file.location).stat().st_ctime_ns // 1000, FROM_YEAR_1[-1]))
+    return file.modified
 
 
 def changed_while_reading(files: Sequence[SourceFile]) -> list[SourceFile]:

@@ -23,6 +23,7 @@ from dedup_platform.stream.rules import (
     Aggregate,
     Claims,
     Deduplicate,
+    Health,
     Late,
     Maintenance,
     Partitions,
@@ -82,6 +83,8 @@ class Stream(Part):
     """Which changes matter to consumers, and the sinks that get them."""
     claims: Claims = Claims()
     """What becomes of a request for what another process is at."""
+    health: Health = Field(Health(), exclude_if=lambda health: health == Health())
+    """From where on the stream is not well."""
     _origin: Path = PrivateAttr(default_factory=Path.cwd)
 
     def model_post_init(self, context: Any) -> None:

@@ -1,7 +1,7 @@
 """The rules of a stream: partitions, what a duplicate is, what a session is, late events, how long history is kept."""
 
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema, model_validator
 
@@ -15,11 +15,24 @@ from dedup_platform.stream.values import (
     PositiveDuration,
 )
 
-__all__ = ["Aggregate", "Claims", "Deduplicate", "Late", "Maintenance", "Partitions", "Reject", "Retries", "Sessions"]
+__all__ = [
+    "Aggregate",
+    "Claims",
+    "Deduplicate",
+    "Health",
+    "Late",
+    "Maintenance",
+    "Partitions",
+    "Reject",
+    "Retries",
+    "Sessions",
+]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MOMENT = datetime.max.replace(tzinfo=UTC)
 _LENGTHS = {"day": timedelta(days=1), "hour": timedelta(hours=1)}
+_Day = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+_DAYS: tuple[_Day, ...] = get_args(_Day)
 _FUNCTIONS = ("count", "sum", "min", "max", "first", "last")
 
 
@@ -213,3 +226,29 @@ class Reject(Part):
     """The largest share of a batch that may be rejected, from 0 to below 1."""
     min_records: Annotated[Count, Field(ge=1)] = 100
     """A batch is held only if at least so many of its records would be rejected."""
+
+
+def _not_all(value: tuple[_Day, ...]) -> tuple[_Day, ...]:
+    if len({*value}) == len(_DAYS):
+        raise ValueError("names every day, so nothing would ever have to come; leave max_age out for that")
+    return value
+
+
+class Health(Part):
+    """From where on a stream is not well, so that its checks fail and an alert is sent."""
+
+    max_lag: Duration = timedelta(hours=1)
+    """How long what waits at the source may wait."""
+    max_stale: Duration = timedelta(hours=1)
+    """How long a stale cell may wait, beyond `late.max_delay`."""
+    max_reject_ratio: Annotated[float, Strict(), Field(ge=0, le=1)] = 0.1
+    """The share of all records that may be rejected."""
+    max_age: PositiveDuration | None = None
+    """How old the newest events may be; without it they may be of any age."""
+    quiet_days: Annotated[tuple[_Day, ...], AfterValidator(_not_all)] = ()
+    """Days of the week, in UTC, that do not count in that age."""
+
+    @property
+    def quiet_weekdays(self) -> frozenset[int]:
+        """`quiet_days` as Python counts them: 0 is Monday."""
+        return frozenset(map(_DAYS.index, self.quiet_days))

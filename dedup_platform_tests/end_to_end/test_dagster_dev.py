@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from dedup_platform import tables
 from dedup_platform.orchestration.embedded import run_stream
+from dedup_platform.planning import health
 from dedup_platform.planning.moments import utc_now
 from dedup_platform.platform import Platform
 from dedup_platform.settings import ENV_PREFIX, Settings
@@ -60,6 +61,7 @@ def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: Spark
             if command := chromium_command():
                 with chromium(command) as browser:
                     clicks_of_a_person(browser, server, stream)
+                    an_outage_and_the_way_out(browser, server, stream)
                     answers_no_foreign_page(browser, server, stream)
             a_day(server, stream)
             assert "SUCCESS" not in map(server.status, stuck)
@@ -101,6 +103,25 @@ def clicks_of_a_person(browser: Browser, server: Webserver, stream: Stream) -> N
     with materialized(server, key, DAYS[3]):
         materialize(browser, server, key, f"[{DAYS[1]}...{DAYS[3]}]", "Launch backfill")
     assert len({server.materialized_by(key, day) for day in DAYS[1:]}) == 1
+
+
+def an_outage_and_the_way_out(browser: Browser, server: Webserver, stream: Stream) -> None:
+    """Without its folder the stream is red and says what to do; with it again a run by hand makes it green at once."""
+    key, root = [stream.name, tables.RAW_EVENTS], stream.files.root
+    checks = f"http://127.0.0.1:{server.port}/assets/{'/'.join(key)}?view=checks&checkDetail="
+    away = root.rename(root.with_name("away"))
+    page = open_page(browser, f"{checks}{health.SOURCE}")
+    page.get_by_text("the source's folder cannot be read").first.wait_for()
+    page.get_by_text(f"dedup-platform run --stream {stream.name}").first.wait_for()
+    page.goto(f"{checks}{health.INGEST}")
+    page.get_by_text("the ingest is open").first.wait_for()
+    page.get_by_text("a run started by hand tries now").first.wait_for()
+    away.rename(root)
+    materialize(browser, server, key, DAYS[0], "Launch 1 run")
+    page.get_by_text("the ingest is normal").first.wait_for()
+    page.goto(f"{checks}{health.SOURCE}")
+    page.get_by_text("nothing waits").first.wait_for()
+    page.close()
 
 
 @contextmanager

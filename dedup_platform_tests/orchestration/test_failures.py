@@ -112,6 +112,20 @@ def test_a_run_that_fails_tells_the_state_and_a_manual_one_tries_whatever_it_is(
     metadata = {name: value.value for name, value in observation.metadata.items()}
     assert (metadata["state"], metadata["attempts"]) == ("retrying", 1)
     assert "cannot be read" in str(metadata["reason"])
+    # What the UI shows first is a sentence and what to type, and behind it what was raised.
+    [failure] = deploy.instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
+    found = failure.event_log_entry.get_dagster_event().step_failure_data
+    root, command = deploy.stream.files.root, f"dedup-platform run --stream {deploy.stream.name}"
+    assert found.user_failure_data is not None
+    assert found.user_failure_data.description == (
+        f"{root}: the source's folder cannot be read: No such file or directory. Mend that, then start the run again, "
+        f"or type `{command}`: either tries at once"
+    )
+    assert found.user_failure_data.metadata["command"].value == command
+    assert found.error is not None
+    assert found.error.cause is not None
+    assert found.error.cause.cls_name == "SourceError"
+    assert any("listing.py" in line for line in found.error.cause.stack)
     deploy.clock.advance(timedelta(seconds=1))
     skipped(deploy)
     deploy.clock.advance(timedelta(seconds=2))

@@ -125,7 +125,7 @@ def test_sentences_tell_state_reason_and_next_try() -> None:
     assert sentence(NORMAL) == "the ingest is normal"
     assert sentence(after(*[TRANSIENT] * 3)) == (
         "the ingest is open: 3 tries since 2026-01-05 12:00:00 UTC failed, the last one with: no answer; "
-        "the next try is after 2026-01-05 12:05:00 UTC"
+        "the next try is after 2026-01-05 12:05:00 UTC, and a run started by hand tries now"
     )
     assert sentence(after(HELD)).endswith("90 of 100 rejected; it waits for a person")
 

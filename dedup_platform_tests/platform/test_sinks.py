@@ -49,7 +49,8 @@ def test_feeds_and_sinks_say_how_far_they_have_come(copied: Copied) -> None:
         "event_changes": (3, True),
         "session_changes": (3, True),
     }
-    value = status_value(copied.stream, copied.platform.status(EVENTS), {})
+    status = copied.platform.status(EVENTS)
+    value = status_value(copied.stream, status, copied.platform.health.of_status(status), {})
     assert value["sinks"][0] | {"totals": None} == {
         "sink": "copy",
         "kind": "custom",

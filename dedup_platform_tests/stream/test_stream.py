@@ -59,6 +59,7 @@ FULL = dedent(
     maintenance: {snapshot_age: 30d, min_snapshots: 3, orphan_age: 1d}
     retries: {max_attempts: 5, backoff: 2s, max_backoff: 1m, cool_down: 10m, max_cool_down: 2h}
     reject: {max_ratio: 0.2, min_records: 10}
+    health: {max_lag: 2h, max_stale: 30m, max_reject_ratio: 0.5, max_age: 36h, quiet_days: [saturday, sunday]}
     """
 )
 SHORTEST = dedent(
@@ -127,6 +128,8 @@ def test_every_key_of_a_stream_file(tmp_path: Path) -> None:
     assert (clicks.maintenance.min_snapshots, clicks.maintenance.orphan_age) == (3, timedelta(days=1))
     assert (clicks.retries.max_attempts, clicks.retries.cool_down) == (5, timedelta(minutes=10))
     assert clicks.reject == Reject(max_ratio=0.2, min_records=10)
+    assert (clicks.health.max_lag, clicks.health.max_age) == (timedelta(hours=2), timedelta(hours=36))
+    assert clicks.health.quiet_weekdays == {5, 6}
 
 
 def test_what_a_stream_file_leaves_out_has_a_default(tmp_path: Path) -> None:
@@ -164,6 +167,15 @@ def test_what_a_stream_file_leaves_out_has_a_default(tmp_path: Path) -> None:
     }
     assert clicks.reject is None, "no batch is held"
     assert Reject(max_ratio=0.0).min_records == 100
+    assert clicks.health.model_dump() == {
+        "max_lag": timedelta(hours=1),
+        "max_stale": timedelta(hours=1),
+        "max_reject_ratio": 0.1,
+        "max_age": None,
+        "quiet_days": (),
+    }
+    # Else what failed before there was such a key would be tried again at once.
+    assert "health" not in clicks.model_dump_json()
 
 
 def test_a_stream_survives_pickling_and_both_dumps(tmp_path: Path) -> None:
@@ -471,6 +483,18 @@ def test_bad_duration(tmp_path: Path, text: str) -> None:
         ("max_ratio: 0.2", "max_ratio: '0.2'", "32: reject.max_ratio: "),
         ("max_ratio: 0.2, ", "", "32: reject.max_ratio: is missing"),
         ("min_records: 10}", "min_records: 0}", "32: reject.min_records: must be greater than or equal to 1 (got 0)"),
+        # health
+        (
+            "max_reject_ratio: 0.5",
+            "max_reject_ratio: 2",
+            "33: health.max_reject_ratio: must be less than or equal to 1",
+        ),
+        ("saturday, ", "caturday, ", "33: health.quiet_days[0]: must be 'monday', 'tuesday', 'wednesday', "),
+        (
+            "[saturday, sunday]",
+            "[monday, tuesday, wednesday, thursday, friday, saturday, sunday]",
+            "33: health.quiet_days: names every day, so nothing would ever have to come; leave max_age out for that",
+        ),
     ],
 )
 def test_what_a_stream_file_may_not_say(tmp_path: Path, old: str, new: str, expected: str) -> None:

@@ -31,7 +31,10 @@ def test_every_message_is_one_row_and_the_group_is_told(new_topic: NewTopic, rea
     for partition in range(3):
         topic.produce(*(event(number) for number in range(partition * 10, partition * 10 + 5)), partition=partition)
     platform = reading(topic)
-    assert platform.source.waiting(NAME).amount == "15 messages"
+    waiting = platform.source.waiting(NAME)
+    assert waiting.amount == "15 messages"
+    assert waiting.since is not None
+    assert abs(waiting.since - datetime.now(UTC)) < timedelta(minutes=10)
     [commit] = platform.ingest(NAME)
     assert commit.rows_written == 15
     assert set(places_of(rows(platform))) == topic.places()
