@@ -9,7 +9,7 @@ from dedup_platform.stream import StreamFiles, read_streams
 
 @dg.definitions
 def definitions() -> dg.Definitions:
-    """Everything for the streams of `DEDUP_PLATFORM_STREAMS`; no streams where it is not set."""
+    """Everything for the streams of `DEDUP_PLATFORM_STREAMS`, else of the folder `streams`; none where neither is."""
     settings = load_settings()
-    found = read_streams(settings.streams) if settings.streams else StreamFiles({}, {})
+    found = read_streams(settings.stream_files) if settings.stream_files else StreamFiles({}, {})
     return build_definitions(settings, found.streams, broken=found.broken)

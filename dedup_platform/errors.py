@@ -3,7 +3,9 @@
 DedupPlatformError
 ├── StreamFileError          a stream file says something that it may not say; lists every problem
 ├── SettingsError            the deployment's settings (environment) cannot be used
+├── AlreadyThereError        what was to be written is there already; nothing was changed
 ├── UnreachableError         a database or catalog that the settings name does not answer, or refuses us
+├── InferenceError           a sample does not tell what a stream file must say, or has not what was named
 ├── UnknownStreamError       no stream file has this name
 ├── SourceError              the source cannot be read (a missing folder, no permission)
 ├── SourceChangedError       a file changed after it was read
@@ -37,6 +39,7 @@ from collections.abc import Iterable
 from dedup_platform.escapes import one_line
 
 __all__ = [
+    "AlreadyThereError",
     "ClockBehindError",
     "ConflictError",
     "ConservationError",
@@ -45,6 +48,7 @@ __all__ = [
     "EmptyStreamError",
     "HeldBatchError",
     "IncompatibleChangeError",
+    "InferenceError",
     "LostRecordsError",
     "MissingPartError",
     "NewerVersionError",
@@ -89,6 +93,17 @@ class SettingsError(DedupPlatformError):
     """A setting is missing or unusable; the message names the environment variable."""
 
 
+class AlreadyThereError(DedupPlatformError):
+    """A file at `path` was to be made, and something is there: nothing is ever overwritten."""
+
+    def __init__(self, path: object, instead: str) -> None:
+        super().__init__(str(path), instead)
+
+    def __str__(self) -> str:
+        path, instead = self.args
+        return f"{one_line(path)} is there already, and nothing was changed; {instead}"
+
+
 class UnreachableError(DedupPlatformError):
     """What the environment variable `variable` names does not answer, or refuses us."""
 
@@ -112,6 +127,17 @@ class LockedError(UnreachableError):
             f"{self.variable}: {self.args[1]}. Run again when it is done. `fuser {self.file}` tells which it is: if it "
             "does nothing any more, end it."
         )
+
+
+class InferenceError(DedupPlatformError):
+    """What was read at `place` does not tell what a stream file must say, or has not what was named."""
+
+    def __init__(self, place: object, reason: str) -> None:
+        super().__init__(str(place), reason)
+
+    def __str__(self) -> str:
+        place, reason = self.args
+        return f"{one_line(place)}: {one_line(reason)}"
 
 
 class UnknownStreamError(DedupPlatformError):

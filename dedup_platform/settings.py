@@ -109,7 +109,8 @@ class Settings(BaseSettings):
     home: Annotated[Path, AfterValidator(uris.absolute)] = Path(".dedup_platform")
     """Where everything below lives unless it is said otherwise."""
     streams: Annotated[Path, AfterValidator(uris.absolute)] | None = None
-    """A stream file, or a folder of them; `--streams` of the command line overrides it."""
+    """A stream file, or a folder of them; `--streams` of the command line overrides it. Without either it is the folder
+    `streams` of the current one, if there is one."""
     warehouse: Annotated[str, AfterValidator(uris.warehouse)] = Field(
         default_factory=lambda found: str(found["home"] / "warehouse")
     )
@@ -172,6 +173,12 @@ class Settings(BaseSettings):
     """The port on which `make dev` serves metrics for Prometheus; without it it serves none."""
     metrics_address: IPvAnyAddress = IPv4Address("127.0.0.1")
     """The address of this machine on which metrics are served. They hold names and numbers, but no record."""
+
+    @property
+    def stream_files(self) -> Path | None:
+        """Where stream files are: what `streams` says, else the folder of that name in the current one, if any."""
+        here = Path("streams")
+        return self.streams or (uris.absolute(here) if here.is_dir() else None)
 
     @property
     def dagster_home(self) -> Path:

@@ -16,6 +16,8 @@ from dedup_platform.cli import explain, output, rejected, sinks, sources, stream
 from dedup_platform.cli.console import err, out
 from dedup_platform.cli.deployment import Deployment, ordinals
 from dedup_platform.cli.exits import NOT_EQUAL, UNHEALTHY
+from dedup_platform.cli.infer import infer
+from dedup_platform.cli.init import init
 from dedup_platform.cli.metrics import metrics
 from dedup_platform.cli.options import JsonOption, OnlyStreamOption, StreamArgument, StreamsOption
 from dedup_platform.cli.process import ON_INTERRUPT, let_be_interrupted, run_to_its_end
@@ -62,6 +64,8 @@ app.add_typer(sources.batches_app, name="batches")
 app.add_typer(sinks.app, name="sinks")
 app.add_typer(stream_commands.app, name="stream")
 app.command()(publish)
+app.command()(init)
+app.command()(infer)
 app.command()(report)
 app.command()(sql)
 app.command()(metrics)

@@ -66,9 +66,12 @@ class Deployment:
         settings = load_settings()
         if settings.spark_remote:
             ON_INTERRUPT.append(_leave_spark)
-        found = path or settings.streams
+        found = path or settings.stream_files
         if found is None:
-            raise errors.SettingsError("there are no stream files: give --streams PATH or set DEDUP_PLATFORM_STREAMS")
+            raise errors.SettingsError(
+                "there are no stream files: give --streams PATH, set DEDUP_PLATFORM_STREAMS, or go to a folder with a "
+                "folder `streams` in it; `dedup-platform init DIR` makes one"
+            )
         return settings, found
 
     def platform(self) -> Platform:

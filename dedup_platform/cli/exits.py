@@ -11,6 +11,8 @@ INTERRUPTED = 130
 EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (errors.StreamFileError, 2),
     (errors.SettingsError, 2),
+    (errors.AlreadyThereError, 2),
+    (errors.InferenceError, 2),
     (errors.UnknownStreamError, 2),
     (errors.UnknownFileError, 2),
     (errors.UnknownOffsetsError, 2),

@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -32,6 +32,7 @@ from dedup_platform.lake.staged import Staged
 from dedup_platform.ledger import Head, Ledger
 from dedup_platform.sources.files import (
     SourceFile,
+    beginning_of,
     changed_since_listed,
     files_of_group,
     grouped,
@@ -71,9 +72,16 @@ class FilesIntake(Intake):
 
     def first_inputs(self, stream: Stream, now: datetime) -> list[Inputs]:
         """The first of the files that wait, one in the middle, and the last."""
+        return [partial(files_of_group, stream, [[each]], s3=self._s3) for each in self._some(stream, now)]
+
+    def beginnings(self, stream: Stream, now: datetime, size: int) -> Iterator[tuple[str, bytes]]:
+        """Of the same files the paths and the first bytes, unpacked. SourceError if one cannot be read."""
+        for file, _ in self._some(stream, now):
+            yield file.path, beginning_of(stream, file, size, self._s3)
+
+    def _some(self, stream: Stream, now: datetime) -> Generations:
         files = self._look(stream, now).files
-        some = dict.fromkeys((0, len(files) // 2, len(files) - 1)) if files else ()
-        return [partial(files_of_group, stream, [[files[number]]], s3=self._s3) for number in some]
+        return [files[number] for number in dict.fromkeys((0, len(files) // 2, len(files) - 1))] if files else []
 
     def _look(self, stream: Stream, now: datetime, whole: bool = False) -> Look:
         if stream.files.s3:

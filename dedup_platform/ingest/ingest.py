@@ -30,8 +30,12 @@ class Ingest:
         """What an ingest would read now. Starts no Spark. SourceError if the source cannot be asked."""
         return self._of(stream).waiting(stream, now)
 
-    def first_rows(self, stream: Stream, now: datetime) -> Iterator[dict[str, Any]]:
-        """Some of the rows that an ingest would append now, from a few files or partitions. Starts no Spark.
+    def beginnings(self, stream: Stream, now: datetime, size: int) -> Iterator[tuple[str, bytes]]:
+        """Of a few of the files that wait the paths and the first bytes, unpacked. SourceError as for `waiting`."""
+        return self._files.beginnings(stream, now, size)
+
+    def first_rows(self, stream: Stream, now: datetime, of_each: int = _ROWS_OF_EACH) -> Iterator[dict[str, Any]]:
+        """Some of the rows that an ingest would append now, `of_each` of a few files or partitions. Starts no Spark.
 
         Read in lone processes, as what ends a process is. SourceError as for `waiting`.
         """
@@ -40,7 +44,7 @@ class Ingest:
             # What follows the first frame is not read.
             with closing(read_apart(Work(stream, inputs, 0, intake.limits))) as frames:
                 for frame in islice(frames, 1):
-                    yield from frame.head(_ROWS_OF_EACH).iter_rows(named=True)
+                    yield from frame.head(of_each).iter_rows(named=True)
 
     def next_batch(self, stream: Stream, now: datetime) -> Commit | None:
         """Read the next batch; None if nothing waits. Raises ConflictError if another ingest committed first."""

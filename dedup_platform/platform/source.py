@@ -1,6 +1,7 @@
 """The door to what a stream reads: what waits there, how its ingest fares, and what people accept."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from dedup_platform.ingest.attempts import Attempts
 from dedup_platform.ingest.ingest import Ingest
@@ -38,6 +39,16 @@ class Source:
         self._context.ledger.sync(stream)
         definition = self._context.stream(stream)
         return sampled_rows(definition, self._ingest.first_rows(definition, self._context.clock()))
+
+    def beginnings(self, stream: str, size: int) -> Iterator[tuple[str, bytes]]:
+        """The paths and the first bytes, unpacked, of a few files that wait. SourceError if one cannot be read."""
+        self._context.ledger.sync(stream)
+        return self._ingest.beginnings(self._context.stream(stream), self._context.clock(), size)
+
+    def first_rows(self, stream: str, of_each: int) -> Iterator[dict[str, Any]]:
+        """The first rows of `raw_events` that an ingest would append, `of_each` of a few files or partitions."""
+        self._context.ledger.sync(stream)
+        return self._ingest.first_rows(self._context.stream(stream), self._context.clock(), of_each)
 
     def has_read_files(self, stream: str) -> bool:
         """Whether any file was ever taken in. Does not ask the source."""

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from heapq import heappop, heappush
 from typing import BinaryIO
@@ -46,6 +46,7 @@ from dedup_platform.stream import FilesSource, Stream
 __all__ = [
     "Listing",
     "SourceFile",
+    "beginning_of",
     "changed_since_listed",
     "files_of_group",
     "grouped",
@@ -123,6 +124,20 @@ def placed_records(stream: Stream, file: BinaryIO, path: str) -> Iterator[Placed
         for number, record in enumerate(_records(stream, content))
         for index, event in enumerate(exploded(record, steps, source.format))
     )
+
+
+def beginning_of(stream: Stream, file: SourceFile, size: int, s3: S3Access = _AS_FOUND) -> bytes:
+    """The first bytes of a file, unpacked, at most so many; of a damaged one those before the damage.
+
+    Errors as those of `records_of`.
+    """
+    parts: list[bytes] = []
+    with _content_of(stream, file, s3) as content, suppress(DamageError):
+        for chunk in _packed(stream, content, file.path).unpacked():
+            parts.append(chunk)
+            if sum(map(len, parts)) >= size:
+                break
+    return b"".join(parts)[:size]
 
 
 def changed_since_listed(files: Sequence[SourceFile], s3: S3Access) -> list[SourceFile]:

@@ -15,7 +15,7 @@ from dedup_platform.stream.fields import (
     TimeField,
     ZoneField,
 )
-from dedup_platform.stream.file import StreamFiles, load_stream, load_streams, read_streams
+from dedup_platform.stream.file import StreamFiles, load_stream, load_streams, read_streams, stream_of_text
 from dedup_platform.stream.model import Stream
 from dedup_platform.stream.points import Points
 from dedup_platform.stream.publish import CustomSink, FilesSink, KafkaSink, PostgresSink, Publish, Sink
@@ -85,4 +85,5 @@ __all__ = [
     "load_streams",
     "parse_duration",
     "read_streams",
+    "stream_of_text",
 ]

@@ -11,7 +11,7 @@ from dedup_platform.stream.describe import describe_errors
 from dedup_platform.stream.model import Stream
 from dedup_platform.stream.positions import Document, parse_yaml
 
-__all__ = ["StreamFiles", "load_stream", "load_streams", "read_streams"]
+__all__ = ["StreamFiles", "load_stream", "load_streams", "read_streams", "stream_of_text"]
 
 _MOST_BYTES = 256 * 1024
 
@@ -73,6 +73,11 @@ def load_stream(path: Path) -> Stream:
     return _load(path)[0]
 
 
+def stream_of_text(text: str, path: Path) -> Stream:
+    """The stream of a text that is to be the file at `path`. Errors as those of `load_stream`."""
+    return _stream_of(text, path)[0]
+
+
 def _stream_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
@@ -83,7 +88,11 @@ def _stream_files(path: Path) -> list[Path]:
 
 
 def _load(path: Path) -> tuple[Stream, Document]:
-    document, problems = parse_yaml(_text(path))
+    return _stream_of(_text(path), path)
+
+
+def _stream_of(text: str, path: Path) -> tuple[Stream, Document]:
+    document, problems = parse_yaml(text)
     if not problems and not isinstance(document.value, dict):
         problems = [(1, f"must be a mapping with the keys {', '.join(Stream.model_fields)}")]
     if not problems:

@@ -1,0 +1,180 @@
+"""How the records of a file are written, by its first bytes: the format and what a format needs besides its name."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from dedup_platform.errors import InferenceError
+from dedup_platform.infer.columns import columns_of
+from dedup_platform.infer.times import time_columns
+from dedup_platform.planning.moments import utc_now
+from dedup_platform.sources.text.csv_records import parsed
+from dedup_platform.sources.text.json_documents import json_events
+from dedup_platform.sources.text.json_records import canonical, json_content
+from dedup_platform.stream.paths import text_of_steps
+
+__all__ = ["Layout", "layout_of"]
+
+_MAGIC = {b"PAR1": "parquet", b"Obj\x01": "avro"}
+_BOM = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_DELIMITERS = (",", ";", "\t", "|", " ")
+_LINES = 200
+_DOCUMENTS = 20
+_EVENTS = 200
+_ALIKE = 0.9
+_COMMENT = "#"
+_LIST = re.compile(rb'"((?:[^"\\\x00-\x1f]|\\.){1,64})"\s*:\s*\[\s*\{')
+_LISTS = 20
+_NUMBER_OR_TIME = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)?|[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}.*|[0-9]+:[0-9]+.*")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a stream file's `source` says of the format."""
+
+    format: str
+    delimiter: str = ","
+    comment: str | None = None
+    columns: tuple[str, ...] | None = None
+    """Names of csv columns, where there is no header."""
+    explode: str | None = None
+    evidence: str = ""
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The keys of `source`."""
+        said = {"delimiter": self.delimiter if self.delimiter != "," else None, "comment": self.comment}
+        csv: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+        if self.columns:
+            csv["columns"] = list(self.columns)
+        return (
+            {"format": self.format}
+            | ({"csv": csv} if csv else {})
+            | ({"explode": self.explode} if self.explode else {})
+        )
+
+
+def layout_of(name: str, beginning: bytes) -> Layout:
+    """The layout of a file of this name that begins, unpacked, by these bytes. InferenceError if none fits."""
+    if magic := _MAGIC.get(beginning[:4]):
+        return Layout(magic)
+    text = beginning.removeprefix(_BOM).lstrip()
+    if not text:
+        raise InferenceError(name, "is empty, or cannot be unpacked")
+    if beginning.startswith(_UTF_16):
+        raise InferenceError(name, "is UTF-16; convert it to UTF-8: iconv -f UTF-16 -t UTF-8")
+    if b"\0" in beginning:
+        raise InferenceError(name, "is neither text nor Parquet nor Avro; for Protobuf write the stream file by hand")
+    return _json(name, text) if text[:1] in b"{[" else _csv(name, text)
+
+
+def _json(name: str, text: bytes) -> Layout:
+    if text.startswith(b"["):
+        if _events(text, ()):
+            return Layout("json", explode="*", evidence="the file is a list of events")
+        raise InferenceError(name, "begins by a list in which there are no objects")
+    lines = [line for line in text.splitlines()[:_DOCUMENTS] if line.strip()]
+    documents = [each for line in lines if isinstance(each := json_content(line), dict)]
+    if len(documents) > len(lines) / 2:
+        steps = next((each for each in _lists(documents[0]) if _is_most(documents, each)), None)
+        return _exploded(steps) if steps else Layout("json", evidence="a JSON object a line")
+    for found in dict.fromkeys(islice((each[1] for each in _LIST.finditer(text)), _LISTS)):
+        steps = (found.decode("utf-8", "replace"),)
+        if _has_times(_events(text, steps)):
+            return _exploded(steps)
+    raise InferenceError(
+        name,
+        "begins as JSON, but no line is an object, and it has no list of objects with times that `explode` could name",
+    )
+
+
+def _exploded(steps: tuple[str, ...]) -> Layout:
+    return Layout("json", explode=text_of_steps(steps), evidence=f"each event is in the list {text_of_steps(steps)}")
+
+
+def _lists(document: Any, steps: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Where in a document lists of objects are, outside of other lists."""
+    for name, value in document.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            yield (*steps, name)
+        elif isinstance(value, dict) and len(steps) < 2:
+            yield from _lists(value, (*steps, name))
+
+
+def _is_most(documents: Sequence[Any], steps: tuple[str, ...]) -> bool:
+    """Whether a list is most of what the documents hold, and its objects have times, so that they are the events."""
+    lists = [_at(each, steps) for each in documents]
+    held = sum(len(canonical(each)) for each in lists if each)
+    events = [event for each in lists for event in each if isinstance(event, dict)]
+    return held > sum(len(canonical(each)) for each in documents) / 2 and _has_times(events)
+
+
+def _at(document: Any, steps: Sequence[str]) -> list[Any]:
+    for step in steps:
+        document = document.get(step) if isinstance(document, dict) else None
+    return document if isinstance(document, list) else []
+
+
+def _events(text: bytes, steps: tuple[str, ...]) -> list[Any]:
+    placed = islice(json_events(iter([text]), steps), _EVENTS)
+    return [content for (_, content, _), _, _ in placed if isinstance(content, dict)]
+
+
+def _has_times(events: Sequence[Any]) -> bool:
+    times = time_columns(columns_of(events[:_EVENTS], is_flat=False), utc_now()) if events else []
+    return any(each.has_clock and each.moments.null_count() == 0 for each in times)
+
+
+def _csv(name: str, text: bytes) -> Layout:
+    lines = [line for line in text.splitlines(keepends=True)[: _LINES + 1] if line.strip()]
+    # The last may have been cut.
+    lines = lines[:-1] if len(lines) > 1 and not text.endswith((b"\n", b"\r")) else lines
+    comments = [line for line in lines if line.startswith(_COMMENT.encode())]
+    lines = [line for line in lines if not line.startswith(_COMMENT.encode())]
+    if not lines:
+        raise InferenceError(name, "has no lines but comments")
+    delimiter, rows = max(((each, _rows(lines, each)) for each in _DELIMITERS), key=lambda each: _fit(*each))
+    if _fit(delimiter, rows) <= 0:
+        raise InferenceError(name, "is no csv: its lines do not have equally many fields, whatever stands between them")
+    comment = _COMMENT if comments else None
+    if named := _named_in(comments, delimiter, rows):
+        return Layout("csv", delimiter, comment, named, evidence="names of the columns from its comment #Fields:")
+    if _is_header(rows):
+        return Layout("csv", delimiter, comment, evidence="the first line names the columns")
+    columns = tuple(f"column_{number}" for number in range(1, len(rows[0]) + 1))
+    return Layout("csv", delimiter, comment, columns, evidence="no header was found, so the names are made up")
+
+
+def _rows(lines: list[bytes], delimiter: str) -> list[Sequence[str]]:
+    return [row for _, _, row, _ in parsed(lines, delimiter, final=True) if row]
+
+
+def _fit(delimiter: str, rows: Sequence[Sequence[str]]) -> float:
+    """How well lines have equally many fields by a delimiter; 0 if they do not."""
+    [(width, count)] = Counter(map(len, rows)).most_common(1) or [(0, 0)]
+    if width < 2 or count < _ALIKE * len(rows):
+        return 0.0
+    # Spaces stand in texts, too.
+    return count / len(rows) + 0.001 * width - (0.5 if delimiter == " " else 0.0)
+
+
+def _named_in(comments: Sequence[bytes], delimiter: str, rows: Sequence[Sequence[str]]) -> tuple[str, ...] | None:
+    for line in comments:
+        if line.startswith(b"#Fields:"):
+            names = line.removeprefix(b"#Fields:").decode("utf-8", "replace").strip().split(delimiter)
+            return tuple(names) if len({*names}) == len(names) == len(rows[0]) else None
+    return None
+
+
+def _is_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first row is unlike the others: it has names where they have numbers or times, or only names."""
+    first, others = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
+    if any(_NUMBER_OR_TIME.fullmatch(cell.strip()) for cell in first) or len({*first}) < len(first):
+        return False
+    columns = list(zip(*others, strict=True))
+    typed = [any(each) and all(_NUMBER_OR_TIME.fullmatch(cell.strip()) for cell in each if cell) for each in columns]
+    return not others or any(typed) or not any(cell in each for cell, each in zip(first, columns, strict=True))

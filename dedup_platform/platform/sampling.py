@@ -1,0 +1,144 @@
+"""Looks at a source of which there is no stream file yet, and tries a stream file on it before there are tables.
+
+All of it is done in a deployment of its own, in a temporary folder: nothing is left of it, and nothing that the user's
+deployment has read or holds is touched or decides what is looked at.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dedup_platform import uris
+from dedup_platform.errors import InferenceError, SourceError
+from dedup_platform.infer import Layout, Sampled, layout_of
+from dedup_platform.planning.moments import Clock, utc_now
+from dedup_platform.platform import Platform
+from dedup_platform.settings import Settings
+from dedup_platform.sources.decoding import EventDecoder
+from dedup_platform.sources.records import ENDED_PROCESS, Fields
+from dedup_platform.stream import Stream
+
+__all__ = ["preview", "sample_of"]
+
+_NAME = "sample"
+_BEGINNING = 2**20
+"""Bytes of a file by which its format is told."""
+_OF_EACH = 4000
+"""Records of a file, or of a topic's partition."""
+_MOST_BYTES = 64 * 2**20
+_LONGEST = 256 * 1024
+"""Bytes of a record that is looked at."""
+_RESTS: Mapping[str, Any] = {"settle": "0s"}
+"""A file that was just written may be looked at, whoever may still write it."""
+
+
+def sample_of(settings: Settings, place: str, source: Mapping[str, Any], clock: Clock = utc_now) -> Sampled:
+    """Some records of a source, `kind` and `path`, or `kind`, `brokers` and `topic`; `place` names it in errors.
+
+    SourceError if it cannot be read, InferenceError if it has nothing, or nothing in a format that can be told.
+    """
+    is_topic = source["kind"] == "kafka"
+    layout = _layout_of_topic(settings, place, source, clock) if is_topic else _layout(settings, place, source, clock)
+    stream = _probe({**source, **layout.source, **({} if is_topic else _RESTS)})
+    with _opened(settings, stream, clock) as platform:
+        return _sampled(place, layout, stream, platform.source.first_rows(stream.name, _OF_EACH))
+
+
+def preview(settings: Settings, stream: Stream, look: Callable[[Platform, Stream], Any], clock: Clock = utc_now) -> Any:
+    """What `look` gives of a stream whose source nobody has read yet."""
+    if stream.source.kind == "files":
+        rested = stream.source.model_copy(update={"settle": type(stream.files.settle)(0)})
+        rested.__pydantic_private__ = stream.source.__pydantic_private__
+        stream = stream.model_copy(update={"source": rested})
+    with _opened(settings, stream, clock) as platform:
+        return look(platform, stream)
+
+
+def _layout(settings: Settings, place: str, source: Mapping[str, Any], clock: Clock) -> Layout:
+    stream = _probe({**source, "format": "json", **_RESTS})
+    trouble: InferenceError | None = None
+    with _opened(settings, stream, clock) as platform:
+        for path, beginning in platform.source.beginnings(stream.name, _BEGINNING):
+            try:
+                return layout_of(path, beginning)
+            except InferenceError as error:
+                trouble = trouble or error
+    raise trouble or SourceError(place, "no file matches that can be read")
+
+
+def _layout_of_topic(settings: Settings, place: str, source: Mapping[str, Any], clock: Clock) -> Layout:
+    """Of messages, which are JSON: other formats need a schema, or names for their columns."""
+    stream = _probe({**source, "format": "json"})
+    with _opened(settings, stream, clock) as platform:
+        rows = list(platform.source.first_rows(stream.name, _OF_EACH))
+    payloads = [row["payload"] for row in rows if row["payload"]]
+    # An end of a line within JSON is a space.
+    joined = b"\n".join(each.replace(b"\n", b" ").replace(b"\r", b" ") for each in payloads)
+    if not joined:
+        raise InferenceError(place, "no message waits in this topic")
+    layout = layout_of(place, joined[:_BEGINNING])
+    if layout.format != "json":
+        raise InferenceError(
+            place, "its messages are no JSON; write the stream file by hand, docs/formats.md has examples"
+        )
+    return layout
+
+
+def _probe(source: Mapping[str, Any]) -> Stream:
+    """A stream that takes every record of a source for an event."""
+    same = {"constant": "-"}
+    fields = {"entity_id": same, "event_id": same, "event_time": {"constant": "2000-01-01"}}
+    partitions = {"granularity": "day", "start": "1970-01-01"}
+    said = {"name": _NAME, "source": dict(source), "fields": fields, "partitions": partitions}
+    return Stream.model_validate(said)
+
+
+def _sampled(place: str, layout: Layout, stream: Stream, rows: Iterator[Mapping[str, Any]]) -> Sampled:
+    decoder = EventDecoder(stream)
+    records: list[Fields] = []
+    kept: list[Mapping[str, Any]] = []
+    malformed = size = 0
+    for row in rows:
+        payload = row["payload"] or b""
+        size += len(payload)
+        is_safe = not (row["rejection_reason"] or "").startswith(ENDED_PROCESS) and len(payload) <= _LONGEST
+        content = "" if not is_safe else _content(decoder, row)
+        if isinstance(content, str):
+            malformed += 1
+        else:
+            records.append(content)
+            kept.append(row)
+        if size > _MOST_BYTES:
+            break
+    is_topic = stream.source.kind == "kafka"
+    return Sampled(place, layout, records, _each(kept, "source"), _each(kept, "arrival_time"), malformed, is_topic)
+
+
+def _content(decoder: EventDecoder, row: Mapping[str, Any]) -> Fields | str:
+    return decoder.kept(row["payload"], row["payload_context"], row["source"], row["arrival_time"])[0]
+
+
+def _each(rows: Sequence[Mapping[str, Any]], column: str) -> list[Any]:
+    return [row[column] for row in rows]
+
+
+@contextmanager
+def _opened(settings: Settings, stream: Stream, clock: Clock) -> Iterator[Platform]:
+    with tempfile.TemporaryDirectory(prefix="dedup_platform_") as folder:
+        home = Path(folder)
+        places = {
+            "home": home,
+            "warehouse": str(home / "warehouse"),
+            "catalog_uri": uris.sqlite(home / "catalog.db"),
+            "control_uri": uris.sqlite(home / "control.db"),
+            "catalog_conf": {},
+        }
+        own = settings.model_copy(update=places)
+        own.make_folders()
+        yield Platform(own, {stream.name: stream}, _no_spark, clock)
+
+
+def _no_spark() -> NoReturn:
+    raise AssertionError("to look at a source takes no Spark")
