@@ -51,26 +51,26 @@ def main() -> int:
 
 def _require_streams(settings: Settings) -> None:
     """Say what to do where Dagster would show nothing. StreamFileError if no stream file can be read."""
-    if settings.streams is None:
+    if settings.stream_files is None:
         raise SettingsError(
             f"there are no streams to show: set {ENV_PREFIX}STREAMS to a stream file or a folder of them, as "
-            f"`export {ENV_PREFIX}STREAMS=streams/clicks.yaml`, and start this again. `make demo` makes up a stream, "
-            "and says at its end how to show it"
+            f"`export {ENV_PREFIX}STREAMS=streams/clicks.yaml`, and start this again. `dedup-platform init DIR` and "
+            "`make demo` make up a stream, and say at their end how to show it"
         )
-    read_streams(settings.streams)
+    read_streams(settings.stream_files)
 
 
 @contextmanager
 def _metrics(settings: Settings) -> Iterator[None]:
     """Metrics for Prometheus while the block runs, where a port is named for them."""
-    if settings.metrics_port is None or settings.streams is None:
+    if settings.metrics_port is None or settings.stream_files is None:
         yield
         return
     # Loaded by those only who want it.
     from dedup_platform.platform.metrics_server import following, metrics_server
 
     address = str(settings.metrics_address)
-    with metrics_server(following(settings, settings.streams), address, settings.metrics_port) as port:
+    with metrics_server(following(settings, settings.stream_files), address, settings.metrics_port) as port:
         _say(f"Metrics: http://{address}:{port}/metrics")
         yield
 

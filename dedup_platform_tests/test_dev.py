@@ -21,6 +21,7 @@ from dedup_platform.settings import ENV_PREFIX
 def test_without_streams_it_says_what_to_do(
     streams: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # where there is no folder `streams`
     monkeypatch.setenv(f"{ENV_PREFIX}HOME", str(tmp_path / "home"))
     if streams is not None:
         monkeypatch.setenv(f"{ENV_PREFIX}STREAMS", str(tmp_path / streams))
