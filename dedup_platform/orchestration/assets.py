@@ -15,6 +15,7 @@ from dedup_platform.orchestration.metadata import (
     chosen_partitions,
     column_schema,
     report,
+    report_command,
     results,
     written_with,
 )
@@ -62,7 +63,7 @@ def _spec(stream: Stream, table: str) -> dg.AssetSpec:
         asset_key(stream, table),
         deps=[asset_key(stream, input_table)] if input_table else [],
         description=TABLE_COMMENTS[table],
-        metadata=column_schema(stream, table),
+        metadata=column_schema(stream, table) | report_command(stream),
         group_name=stream.name,
         kinds={"spark", "iceberg"},
     )

@@ -43,6 +43,11 @@ def column_schema(stream: Stream, table: str) -> dict[str, dg.TableSchema]:
     return {"dagster/column_schema": dg.TableSchema(columns)}
 
 
+def report_command(stream: Stream) -> dict[str, str]:
+    """What to type for a page of the stream's figures, as metadata of its assets."""
+    return {"report": f"dedup-platform report {stream.name} --html {stream.name}.html"}
+
+
 def written_with(table: str) -> tuple[str, ...]:
     """The tables that one recomputation of `table` writes."""
     return (tables.DUPLICATE_EVENTS, table) if table == tables.DEDUPLICATED_EVENTS else (table,)

@@ -66,6 +66,12 @@ def test_assets_tell_what_their_columns_hold(definitions: dg.Definitions, two_st
         assert all(column.description for column in columns)
 
 
+def test_assets_tell_how_to_make_a_report_of_their_figures(definitions: dg.Definitions) -> None:
+    for table in tables.ALL:
+        node = definitions.resolve_asset_graph().get(dg.AssetKey(["daily", table]))
+        assert node.metadata["report"] == "dedup-platform report daily --html daily.html"
+
+
 def test_a_broken_stream_file_is_an_asset_that_says_so(
     tmp_path: Path, two_streams: dict[str, Stream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
