@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from dedup_platform.cli.grid import as_given, plain_table, print_table
+from dedup_platform.cli.grid import plain_table, print_table
 from dedup_platform.orchestration.publish_words import saved
 from dedup_platform.planning.words import CELL, explained
 
@@ -132,8 +132,9 @@ def _print_checks(console: Console, checks: Iterable[Check]) -> None:
     """What is not as it should be, and what to type; nothing of what is."""
     for each in checks:
         if not each.is_passed:
-            found = "[red]unhealthy[/red]" if each.is_unhealthy else "not well yet"
-            console.print(f"  {found}: {each.name}:", as_given(f"{each.what}; type `{each.command}`"))
+            found = "[red]unhealthy[/red]" if each.is_unhealthy else "tried again soon"
+            console.print(f"  {found} ({each.name}): type `{each.command}`")
+            console.print(f"  {each.what}", markup=False)
 
 
 def _print_followers(console: Console, status: Status) -> None:
