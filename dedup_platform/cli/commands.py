@@ -144,18 +144,10 @@ def run(
 
 @app.command()
 def plan(streams: StreamsOption = None, stream: OnlyStreamOption = None, as_json: JsonOption = False) -> None:
-    """What is stale, why, how much, and which runs would repair it. Runs nothing."""
-    deployment = Deployment.of(streams)
-    platform = deployment.platform()
-    outcome = deployment.for_each(stream, lambda each: platform.plan(each.name))
-    plans = [(deployment.streams[name], each) for name, found in outcome.done.items() for each in found]
-    if as_json:
-        values.print_json([values.plan_value(stream, each) for stream, each in plans])
-    elif plans or not outcome.failures:
-        output.print_plans(out, plans)
-        for name in outcome.done:
-            output.print_rejected_hint(out, name, platform.rejected.count(name))
-    outcome.end()
+    """What waits at the source, what is stale, why, how much, and which runs would repair it. Runs nothing."""
+    from dedup_platform.cli.plan import tell_plans
+
+    tell_plans(Deployment.of(streams), stream, as_json)
 
 
 @app.command()

@@ -52,16 +52,6 @@ def print_switched_off(console: Console, stream: str, tables: Sequence[str]) -> 
         )
 
 
-def print_rejected_hint(console: Console, stream: str, rejected: int) -> None:
-    """What can be done about rejected records; nothing where there are none."""
-    if rejected:
-        console.print(
-            f"{stream}: {rejected:,} records are rejected. `dedup-platform rejected list {stream}` tells why; once the "
-            f"stream file fits them, `dedup-platform rejected replay {stream}` takes them in.",
-            markup=False,
-        )
-
-
 def _source(stream: Stream) -> str:
     if stream.source.kind == "kafka":
         return f"{stream.kafka.topic} at {stream.kafka.brokers}"
@@ -90,6 +80,7 @@ def print_plans(console: Console, plans: Sequence[tuple[Stream, TablePlan]]) -> 
 
 def print_status(console: Console, statuses: Iterable[tuple[Stream, Status, Sequence[Check]]]) -> None:
     """Each stream's tables, its source, who works on what, and what is not as it should be."""
+    from dedup_platform.cli.file_changes import print_changes_of_file
     from dedup_platform.platform.claims import claim_sentence
 
     has_cells = False
@@ -115,6 +106,7 @@ def print_status(console: Console, statuses: Iterable[tuple[Stream, Status, Sequ
         _print_followers(console, status)
         if status.audit:
             console.print(f"  so far {saved(status.audit)}", markup=False)
+        print_changes_of_file(console, stream, status.changes)
         reasons = waiting.reasons if waiting else ()
         for path, reason in reasons[:SHOWN]:
             console.print(f"  {path}: {reason}", markup=False)

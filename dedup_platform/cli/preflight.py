@@ -8,6 +8,7 @@ from dedup_platform import tables
 from dedup_platform.cli import output, values
 from dedup_platform.cli.console import out
 from dedup_platform.cli.deployment import Deployment, Outcome
+from dedup_platform.cli.file_changes import changes_value, print_changes_of_file
 from dedup_platform.cli.sample import columns_value, print_columns, rejected_in
 from dedup_platform.errors import EmptyStreamError, SourceError, StreamFileError
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dedup_platform.platform import Platform, Status
+    from dedup_platform.platform.file_changes import FileChanges
     from dedup_platform.sources.sample import Sample
     from dedup_platform.stream import Stream
 
@@ -23,8 +25,7 @@ def check_streams(deployment: Deployment, name: str | None, as_json: bool, offli
     """Validate stream files, and unless `offline` some of the records that wait; print what was found of each."""
     platform = deployment.platform()
     streams = {each.name: each for each in deployment.chosen(name)}
-    for stream in streams.values():
-        platform.lake.check(stream)
+    changes = {each: changed(platform, each) for each in streams}
     outcome: Outcome[Sample] = (
         Outcome({}, [] if name else list(deployment.broken))
         if offline
@@ -34,11 +35,19 @@ def check_streams(deployment: Deployment, name: str | None, as_json: bool, offli
     outcome.failures.extend(problem for problem in problems if problem)
     if as_json:
         told = {name: {"sample": columns_value(sample)} for name, sample in outcome.done.items()}
-        values.print_json([stream.model_dump(mode="json") | told.get(stream.name, {}) for stream in streams.values()])
+        values.print_json(
+            [
+                stream.model_dump(mode="json")
+                | {"stream_file": changes_value(stream, changes[stream.name])}
+                | told.get(stream.name, {})
+                for stream in streams.values()
+            ]
+        )
     else:
         output.print_streams(out, streams.values())
         for each in streams:
             output.print_switched_off(out, each, platform.switched_off(each))
+            print_changes_of_file(out, streams[each], changes[each])
         for each, sample in outcome.done.items():
             print_columns(out, each, sample)
     outcome.end()
@@ -50,6 +59,14 @@ def looked_at(platform: Platform, stream: Stream) -> Sample:
     if not sample.reasons and stream.source.kind == "files" and not platform.source.has_read_files(stream.name):
         raise SourceError(stream.files.place, "no file matches that can be read; is source.path right?")
     return sample
+
+
+def changed(platform: Platform, name: str) -> FileChanges:
+    """What a change of the stream file does to what is there already."""
+    stream = platform.stream(name)
+    # A plan creates the tables that are missing beside others.
+    is_whole = len(platform.lake.check(stream)) == len(tables.all_of(stream))
+    return platform.stream_file.changes(name, platform.plan(name) if is_whole else (), platform.rejected.count(name))
 
 
 def refused(stream: Stream, sample: Sample) -> StreamFileError | None:

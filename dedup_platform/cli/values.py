@@ -46,6 +46,8 @@ def status_value(
     stream: Stream, status: Status, checks: Sequence[Check], figures: Mapping[int, PartitionFigures]
 ) -> dict[str, Any]:
     """A stream's status for programs, with its checks and the figures of its partitions."""
+    from dedup_platform.cli.file_changes import changes_value
+
     return {
         "stream": status.stream,
         "healthy": not any(each.is_unhealthy for each in checks),
@@ -60,6 +62,7 @@ def status_value(
         else None,
         "skipped": list(status.skipped),
         "trouble": status.trouble,
+        "stream_file": changes_value(stream, status.changes),
         "point": _point(status.point),
         "watermark": status.watermark.isoformat() if status.watermark else None,
         "partitions": dict(status.partitions),

@@ -68,6 +68,7 @@ class FilesIntake(Intake):
             reasons=tuple(found.reasons),
             watermark=f"{read}+{len(found.files)} {newest}" if found.files else "",
             since=came_at(found.files[0][0]) if found.files else None,
+            bytes=sum(file.size for file, _ in found.files),
         )
 
     def first_inputs(self, stream: Stream, now: datetime) -> list[Inputs]:

@@ -20,6 +20,8 @@ class Waiting:
     """The same input gives the same watermark; empty if nothing waits."""
     since: datetime | None = None
     """Since when the first of the items has waited; None where nothing does, or the source does not tell."""
+    bytes: int | None = None
+    """How much that is in files, as they are stored; None of a topic."""
 
     @property
     def changed(self) -> tuple[str, ...]:

@@ -18,9 +18,11 @@ from sqlalchemy.exc import IntegrityError
 
 from dedup_platform import schemas, tables
 from dedup_platform.comments import TABLE_COMMENTS
+from dedup_platform.lake import definitions
 from dedup_platform.lake.catalog import Catalog
 from dedup_platform.lake.comments import COMMENT, add_missing_comments
 from dedup_platform.lake.conditions import within
+from dedup_platform.lake.definitions import Known
 from dedup_platform.lake.publishing import Publisher, no_rows, retry_commit
 from dedup_platform.lake.schema import (
     check_buckets,
@@ -38,11 +40,13 @@ from dedup_platform.lake.snapshots import (
     head,
     paired_duplicates,
     rejected_files,
+    total_rows,
 )
 from dedup_platform.lake.table_files import TableFiles, frame_of
 from dedup_platform.planning.cells import Cell
 from dedup_platform.settings import CATALOG
 from dedup_platform.stream import Stream
+from dedup_platform.stream.deciding import deciding
 
 
 class Lakehouse(Publisher):
@@ -66,7 +70,10 @@ class Lakehouse(Publisher):
 
     def evolve(self, stream: Stream) -> None:
         """Add the columns that the stream file names and the tables lack; refuse what would change existing ones."""
-        self._add_columns_to(stream, self.check(stream))
+        found = self.check(stream)
+        self._add_columns_to(stream, found)
+        if (raw := found.get(tables.RAW_EVENTS)) and _remembers(raw, stream) != definitions.known_from(raw.properties):
+            self._remember(stream)
 
     def add_columns(self, stream: Stream) -> None:
         """The same whatever number of buckets the tables have, or are being given."""
@@ -81,6 +88,26 @@ class Lakehouse(Publisher):
             # whoever died between the two.
             if not shows_every_column(table):
                 self.publish(self.stage_nothing(stream, name, head(table).snapshot_id, {}))
+
+    def known_definitions(self, stream: Stream) -> list[Known]:
+        """The stream files by which records were taken in, the newest last; none if that is not known."""
+        raw = self.catalog.load(stream.name, tables.RAW_EVENTS)
+        return definitions.known_from(raw.properties) if raw else []
+
+    @retry_commit
+    def forget_definitions(self, stream: Stream) -> None:
+        """Remember of all records that they were taken in by the stream file as it is now."""
+        self._set_definitions(self._load(stream.name, tables.RAW_EVENTS), [Known(deciding(stream), 0)])
+
+    @retry_commit
+    def _remember(self, stream: Stream) -> None:
+        raw = self._load(stream.name, tables.RAW_EVENTS)
+        self._set_definitions(raw, _remembers(raw, stream))
+
+    def _set_definitions(self, raw: Table, known: list[Known]) -> None:
+        if known != definitions.known_from(raw.properties):
+            with raw.transaction() as transaction:
+                transaction.set_properties({definitions.PROPERTY: definitions.text_of(known)})
 
     def check(self, stream: Stream) -> dict[str, Table]:
         """The tables there are; raises IncompatibleChangeError if they cannot follow the stream file."""
@@ -117,6 +144,8 @@ class Lakehouse(Publisher):
         measured |= {f"write.metadata.metrics.column.{name}": "counts" for name in schemas.WEIGHED.get(table, ())}
         properties = schemas.PROPERTIES | measured | {COMMENT: TABLE_COMMENTS[table]}
         place = (stream.name, table)
+        first = {definitions.PROPERTY: definitions.text_of([Known(deciding(stream), 0)])}
+        properties |= first if table == tables.RAW_EVENTS else {}
         with suppress(TableAlreadyExistsError):
             self.catalog.iceberg.create_table(place, schema, partition_spec=spec, properties=properties)
         # Its own step, for whoever died between the two: every compare-and-set needs a snapshot to start from.
@@ -203,3 +232,8 @@ class Lakehouse(Publisher):
 
     def _paired_duplicates(self, stream: Stream) -> int | None:
         return paired_duplicates(self._load(stream.name, tables.DEDUPLICATED_EVENTS))
+
+
+def _remembers(raw: Table, stream: Stream) -> list[Known]:
+    """What the table should remember once this stream file holds."""
+    return definitions.remembered(definitions.known_from(raw.properties), deciding(stream), total_rows(raw))

@@ -16,8 +16,6 @@ from pyspark.sql import SparkSession
 from dedup_platform import tables
 from dedup_platform.changes import Aliases, Audit, Audited, Choice, FeedCommit, Feeds, Published, Publisher
 from dedup_platform.changes.reading import newest_position
-from dedup_platform.errors import LostRecordsError, SourceError
-from dedup_platform.ingest.pending import Waiting
 from dedup_platform.lake.aliases import is_alias_behind
 from dedup_platform.lake.commits import Commit
 from dedup_platform.lake.feeds import is_behind
@@ -34,6 +32,7 @@ from dedup_platform.platform.claims import Claims, Turn
 from dedup_platform.platform.context import Context
 from dedup_platform.platform.explained import Explanations
 from dedup_platform.platform.figures import Figures
+from dedup_platform.platform.file_changes import StreamFile
 from dedup_platform.platform.health import StreamHealth, oldest_stale
 from dedup_platform.platform.points import Points
 from dedup_platform.platform.rebuilding import Rebuilding
@@ -67,6 +66,7 @@ class Platform(Context):
         self.points = Points(self)
         self.explained = Explanations(self)
         self.figures = Figures(self)
+        self.stream_file = StreamFile(self)
         self._feeds, self._aliases = Feeds(self.lake), Aliases(self.lake)
         self._audit = Audit(self.lake)
         self._publisher = Publisher(self.lake, settings)
@@ -168,13 +168,14 @@ class Platform(Context):
                     oldest_stale=oldest_stale(self.stream(stream), plans[table]) if table in plans else None,
                 )
             )
-        waiting, trouble = self._waiting_or_trouble(stream)
+        rejected = self.rejected.count(stream)
+        waiting, trouble = self.source.waiting_or_trouble(stream)
         return Status(
             stream=stream,
             tables=tuple(found),
             files_read=self.ledger.files_read(stream),
             records_read=self._records_read(stream),
-            rejected=self.rejected.count(stream),
+            rejected=rejected,
             waiting=waiting,
             trouble=trouble,
             health=self.source.health(stream),
@@ -187,6 +188,7 @@ class Platform(Context):
             sinks=self.sinks.status(stream),
             audit=self._audit.totals(self.stream(stream)),
             claims=self.claims.of(stream),
+            changes=self.stream_file.changes(stream, plans.values(), rejected),
         )
 
     def completeness(self, stream: str, plans: Iterable[TablePlan] | None = None) -> Completeness:
@@ -245,12 +247,6 @@ class Platform(Context):
         for table, feed in tables.feeds_of(self.stream(stream)).items():
             if newest := self.newest_version(stream, table):
                 yield FeedStatus(feed, newest.version, table in behind)
-
-    def _waiting_or_trouble(self, stream: str) -> tuple[Waiting | None, str | None]:
-        try:
-            return self.source.waiting(stream), None
-        except (SourceError, LostRecordsError) as error:
-            return None, str(error)
 
     def _records_read(self, stream: str) -> int:
         # Offsets need not hold records, so of a topic only raw itself can tell.

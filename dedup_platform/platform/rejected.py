@@ -67,6 +67,12 @@ class RejectedRecords:
     def redecode(self, stream: str, partitions: Iterable[int]) -> Outcome:
         """Decode the events of some partitions again with today's stream file; they may move or become rejected.
 
-        One commit, none if nothing changes. Every `arrival_time` stays.
+        One commit, none if nothing changes. Every `arrival_time` stays. Once all partitions were, no
+        record counts as taken in by an earlier stream file.
         """
-        return self._context.work(self._rejected.redecode, self._context.prepare(stream), list(partitions))
+        definition, chosen = self._context.prepare(stream), list(partitions)
+        all_there = self._context.ledger.arrivals(stream).keys() if self._context.ledger.sync(stream) else ()
+        outcome = self._context.work(self._rejected.redecode, definition, chosen)
+        if all_there and set(chosen) >= set(all_there):
+            self._context.lake.forget_definitions(definition)
+        return outcome

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from dedup_platform.errors import LostRecordsError, SourceError
 from dedup_platform.ingest.attempts import Attempts
 from dedup_platform.ingest.ingest import Ingest
 from dedup_platform.ingest.kafka import PartitionOffsets
@@ -33,6 +34,13 @@ class Source:
         """What an ingest would read now. No Spark; costs a listing."""
         self._context.ledger.sync(stream)
         return self._ingest.waiting(self._context.stream(stream), self._context.clock())
+
+    def waiting_or_trouble(self, stream: str) -> tuple[Waiting | None, str | None]:
+        """The same, or why the source cannot be asked."""
+        try:
+            return self.waiting(stream), None
+        except (SourceError, LostRecordsError) as error:
+            return None, str(error)
 
     def sample(self, stream: str) -> Sample:
         """Some of the records that wait, field by field; nothing if none waits. SourceError if it cannot be asked."""

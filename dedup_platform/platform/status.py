@@ -10,6 +10,7 @@ from dedup_platform.planning.circuit_breaker import Circuit
 from dedup_platform.planning.claims import Claim
 from dedup_platform.planning.completeness import PartitionState
 from dedup_platform.planning.health import Oldest
+from dedup_platform.platform.file_changes import FileChanges
 from dedup_platform.sinks import Totals
 
 
@@ -92,5 +93,7 @@ class Status:
     feeds: tuple[FeedStatus, ...] = ()
     """Those that have begun."""
     sinks: tuple[SinkStatus, ...] = ()
+    changes: FileChanges = field(default_factory=FileChanges)
+    """What a change of the stream file does."""
     audit: Mapping[str, int] = field(default_factory=dict)
     """What all commits that were counted came to, by what is counted (`tables.COUNTED`)."""

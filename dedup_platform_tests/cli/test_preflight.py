@@ -111,6 +111,16 @@ def test_a_run_whose_records_become_nothing_fails_and_tells_the_way_out(folder: 
 
     write_again(folder, "nobody")
     write_again(folder, "rejected")
+    write(folder, "waiting", EVENT)
+    redecode = "`dedup-platform redecode nobody --partitions 2024-03-01..2024-03-01`"
+    for teller in ("plan", "status", "check"):
+        told = CliRunner().invoke(cli.app, [teller]).output
+        assert 'nobody: the stream file changed: fields.entity_id: "user" -> "actor.id"' in told
+        assert f"nobody: 1 records were taken in before, and what became of them stays; {redecode}" in told
+        assert "2 would be events by now: `dedup-platform rejected replay rejected` takes them in" in told
+        assert ("waiting: 1 files (81 B) wait at the source; `dedup-platform run`" in told) == (teller == "plan")
+        assert "right: the" not in told
+    (folder / "streams/waiting.yaml").unlink()
     for command in (
         ["redecode", "nobody", "--partitions", "2024-03-01..2024-03-01"],
         ["rejected", "replay", "rejected"],
