@@ -105,6 +105,8 @@ def _opened(aside: Path) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:")
     connection.execute(f"ATTACH ':memory:' AS {CATALOG}")
     connection.execute("SET TimeZone = 'UTC'")
+    # Arrow does not tell how many rows it has: joins by time would be done as for a handful, each row with all others.
+    connection.execute("SET asof_loop_join_threshold = 0")
     connection.execute("SET temp_directory = $aside", {"aside": str(aside)})
     return connection
 
