@@ -37,9 +37,16 @@ class Arrival:
 
 
 def arrival_of(
-    times: Sequence[TimeColumn], event_time: TimeColumn, sources: Sequence[str], modified: Sequence[datetime]
+    times: Sequence[TimeColumn],
+    event_time: TimeColumn,
+    sources: Sequence[str],
+    modified: Sequence[datetime],
+    again: Any,
 ) -> Arrival:
-    """What tells when a file's records arrived, and lies before no event by more than is allowed."""
+    """What tells when a file's records arrived, and lies before no event by more than is allowed.
+
+    `again` is what `event_time` says: the last resort, where all else would be before the event.
+    """
     if told := _named(times, event_time):
         return told
     for pattern, time_format in _NAMES:
@@ -52,8 +59,7 @@ def arrival_of(
     if not ahead:
         return Arrival(None, "left out: when the file was written")
     evidence = f"the files are older than {percent(float(ahead))} of their events, so events count as arrived at once"  # type: ignore[arg-type]
-    value = _time_again(event_time)
-    return Arrival(value, evidence, None)
+    return Arrival(again, evidence)
 
 
 def arrival_in_topic(times: Sequence[TimeColumn], event_time: TimeColumn) -> Arrival:
@@ -77,11 +83,3 @@ def _are_arrivals(named: pl.Series, events: pl.Series) -> bool:
     after = (named - events).drop_nulls()
     soon = (after >= -in_microseconds(MAX_FUTURE)) & (after <= in_microseconds(_MOST_LATE))
     return bool(len(after)) and bool((after >= -in_microseconds(MAX_FUTURE)).all()) and float(soon.mean() or 0) >= _LATE  # type: ignore[arg-type]
-
-
-def _time_again(time: TimeColumn) -> Any:
-    return (
-        None
-        if time.is_local or time.fields[1:]
-        else (time.fields[0] if time.format == ISO_8601 else {"field": time.fields[0], "format": time.format})
-    )

@@ -95,11 +95,11 @@ def proposed(sampled: Sampled, choose: Choose, now: datetime) -> Proposal:
     finder = _Finder(sampled.place, columns, choose)
     time = finder.time(times, now)
     zone = finder.zone(time)
-    time = _in_zone(time, zone)
+    time, value = _in_zone(time, zone), _time_value(time, zone.said.value)
     arrival = (
         arrival_in_topic(times, time)
         if sampled.is_topic
-        else arrival_of(times, time, sampled.sources, sampled.modified)
+        else arrival_of(times, time, sampled.sources, sampled.modified, value)
     )
     ids = finder.event_id(time, arrival.field, sampled.is_flat)
     entity = finder.entity([*time.fields, *ids.fields])
@@ -109,7 +109,7 @@ def proposed(sampled: Sampled, choose: Choose, now: datetime) -> Proposal:
         sampled=sampled,
         entity=entity.said,
         event_id=ids.said,
-        event_time=Said(_time_value(time, zone.said.value), _time_evidence(time, zone.said)),
+        event_time=Said(value, _time_evidence(time, zone.said)),
         arrival=arrival,
         attributes=attributes,
         others=others,

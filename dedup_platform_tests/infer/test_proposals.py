@@ -254,3 +254,20 @@ def test_files_that_are_older_than_their_events_do_not_tell_when_these_arrived()
     """Else they would be rejected, as events of the future."""
     sampled = Sampled("here", Layout("json"), EVENTS, ["a.json"] * 60, [utc("2024-02-01")] * 60)
     assert proposed(sampled, likeliest, NOW).arrival.value == "at"
+
+
+def test_local_times_are_compared_with_those_of_files_in_their_zone() -> None:
+    """Read as UTC they would be nine hours later, and ahead of the file."""
+    local = [each | {"at": each["at"].removesuffix("Z")} for each in EVENTS]
+    sampled = Sampled("here", Layout("json"), local, ["a.json"] * 60, [utc("2024-03-01T02:00")] * 60)
+    in_tokyo = proposed(sampled, lambda key, _: ("Asia/Tokyo",) if key == "timezone" else (), NOW).arrival
+    assert (in_tokyo.value, in_tokyo.evidence) == (None, "left out: when the file was written")
+    as_utc = proposed(sampled, likeliest, NOW).arrival
+    assert as_utc.value == {"field": "at", "timezone": "UTC"}
+
+
+def test_what_several_times_have_in_common_is_no_id_of_an_event() -> None:
+    orders = [each | {"order_id": f"{number - (number % 5 == 1)}"} for number, each in enumerate(EVENTS)]
+    assert yaml.safe_load(text_of(orders))["fields"]["event_id"] == {"hash": "*"}
+    copies = [*orders[::5], *(each | {"order_id": str(number)} for number, each in enumerate(EVENTS))]
+    assert yaml.safe_load(text_of(copies))["fields"]["event_id"] == "order_id"
