@@ -32,8 +32,8 @@ MEGABYTE = 10**6
 @pytest.fixture(scope="module")
 def repaired(tmp_path_factory: pytest.TempPathFactory) -> Repaired:
     """Some random repairs; what came last came from the file with a hostile name."""
-    made = Repaired(tmp_path_factory.mktemp("report"), seed=3)
-    for _ in range(2):
+    made = Repaired(tmp_path_factory.mktemp("report"), seed=4)
+    for _ in range(3):
         made.repair()
     again = [replace(each, attributes={"page": "/changed"}) for each in made.records[:12]]
     made.deliver(again, HOSTILE)
