@@ -49,7 +49,7 @@ def test_others_by_their_magic() -> None:
     [
         (b"", "is empty, or cannot be unpacked"),
         ("a,b".encode("utf-16"), "is UTF-16; convert it to UTF-8"),
-        (gzip.compress(b"a,b"), "is neither text nor Parquet nor Avro"),
+        (gzip.compress(b"a,b", mtime=0), "is neither text nor Parquet nor Avro"),
         (b"some prose\nthat is, well, no csv\n", "is no csv: its lines do not have equally many fields"),
         (b"[1, 2, 3]", "begins by a list in which there are no objects"),
         (b'{"a":\n{"b": 1}\n}\n', "begins as JSON, but no line is an object"),

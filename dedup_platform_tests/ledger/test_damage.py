@@ -120,6 +120,7 @@ DAMAGES: dict[str, Callable[[Path], bytes]] = {
         *some(
             ((table, damage, True) for table in TOLD for damage in ("of another", "circle without a digest")),
             quick=[(TOLD[-1], "of another", True)],
+            unpack=True,
         ),
     ],
 )

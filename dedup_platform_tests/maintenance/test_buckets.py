@@ -158,7 +158,7 @@ def test_what_is_stale_is_repaired_first(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("commits", "partitions"), some([(1, 2), (4, 7)], quick=[(1, 2)]), ids=["within raw", "after raw"]
+    ("commits", "partitions"), some([(1, 2), (4, 7)], quick=[(1, 2)], unpack=True), ids=["within raw", "after raw"]
 )
 def test_killed_after_some_copies_it_goes_on_where_it_was(
     home: Home, monkeypatch: pytest.MonkeyPatch, commits: int, partitions: int
