@@ -39,6 +39,8 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if (name.startswith(ENV_PREFIX) and name != TEST_DATA) or name == "DAGSTER_HOME":
             del os.environ[name]
+    # xdist tells its workers how wide the terminal is; what commands print must not depend on it.
+    os.environ.pop("COLUMNS", None)
     os.environ["JAVA_TOOL_OPTIONS"] = BRIEF_JAVA
     # A machine may be busy: how long an example takes proves nothing.
     settings = hypothesis.settings
