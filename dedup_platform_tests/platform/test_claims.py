@@ -99,8 +99,8 @@ def test_who_finds_a_request_noted_rebuilds_what_came_since(followed: Followed) 
     platform.lake.publish = late  # type: ignore[method-assign]
     commit = platform.recompute_stale(EVENTS, DEDUPLICATED_EVENTS)
     assert commit.rows_written == 1 + 2
-    [numbers] = commit.partitions.values()
-    assert numbers["rows"] == 2
+    [figures] = followed.platform.figures.of(EVENTS, commit.partitions).values()
+    assert figures.rows(DEDUPLICATED_EVENTS) == 2
     assert not platform.plan(EVENTS)[0].stale
 
 
