@@ -13,12 +13,12 @@ from dedup_platform.infer.roles import arrival_times
 from dedup_platform.infer.times import TimeColumn
 from dedup_platform.planning.moments import in_microseconds, microseconds
 from dedup_platform.sources.times import time_reader
-from dedup_platform.stream import ISO_8601
+from dedup_platform.stream import ISO_8601, Late
 
 __all__ = ["Arrival", "arrival_in_topic", "arrival_of"]
 
-MAX_FUTURE = timedelta(minutes=10)
-"""The default of `late.max_future`: a record whose event is further ahead of its arrival is rejected."""
+MAX_FUTURE = Late().max_future
+"""A record whose event is further ahead of its arrival is rejected."""
 _MOST_LATE = timedelta(days=1)
 _NAMES = (
     (r"(?<![0-9])([0-9]{8}T[0-9]{6})(?![0-9])", "%Y%m%dT%H%M%S"),

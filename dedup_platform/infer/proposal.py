@@ -15,7 +15,7 @@ from dedup_platform.infer.columns import Column, columns_of, percent
 from dedup_platform.infer.layout import Layout
 from dedup_platform.infer.roles import entities, event_ids, event_times, with_substitute
 from dedup_platform.infer.timeout import Timeout, timeout_of
-from dedup_platform.infer.times import TimeColumn, joined_times, time_column, time_columns, zone_column
+from dedup_platform.infer.times import TimeColumn, joined_texts, joined_times, time_column, time_columns, zone_column
 from dedup_platform.planning.moments import utc_datetime
 from dedup_platform.sources.records import Fields
 from dedup_platform.sources.times import time_reader
@@ -148,7 +148,7 @@ class _Finder:
         options = [Option(" + ".join(each.fields), each.format) for each in likely]
         if chosen := self._choose("time", options):
             found = [self._column(each) for each in chosen]
-            texts = pl.select(pl.concat_str([each.texts for each in found], separator=" ")).to_series()
+            texts = joined_texts(found)
             time = time_column(tuple(found), texts, now + timedelta(days=1))
             if time is None:
                 first = next(iter(texts.drop_nulls()), "")
@@ -229,9 +229,8 @@ def _in_zone(time: TimeColumn, zone: _Found) -> TimeColumn:
     """The same times as they are in a zone that is known."""
     if not isinstance(zone.said.value, str) or zone.said.value == "UTC":
         return time
-    texts = pl.select(pl.concat_str([each.texts for each in time.columns], separator=" ")).to_series()
     read = time_reader(time.format, zone.said.value)
-    moments = [None if text is None else read(text) for text in texts]
+    moments = [None if text is None else read(text) for text in joined_texts(time.columns)]
     return replace(time, moments=pl.Series(moments, dtype=pl.Int64))
 
 

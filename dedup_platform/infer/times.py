@@ -12,7 +12,7 @@ from dedup_platform.planning.moments import in_microseconds, microseconds
 from dedup_platform.sources.times import time_reader
 from dedup_platform.stream import EPOCH_UNITS, ISO_8601
 
-__all__ = ["TimeColumn", "joined_times", "time_columns", "zone_column"]
+__all__ = ["TimeColumn", "joined_texts", "joined_times", "time_columns", "zone_column"]
 
 _FITTING = 0.99
 """So many of the texts must be times."""
@@ -100,9 +100,14 @@ def joined_times(columns: Sequence[Column], times: Sequence[TimeColumn], now: da
     for day in times:
         for clock in () if day.has_clock or day.format in EPOCH_UNITS else clocks:
             if day.main.steps[:-1] == clock.steps[:-1]:
-                texts = pl.select(pl.concat_str(day.main.texts, clock.texts, separator=" ")).to_series()
-                if found := time_column((day.main, clock), texts, now + timedelta(days=1)):
+                both = (day.main, clock)
+                if found := time_column(both, joined_texts(both), now + timedelta(days=1)):
                     yield found
+
+
+def joined_texts(columns: Iterable[Column]) -> pl.Series:
+    """What columns hold together, with spaces between; null where one of them is."""
+    return pl.select(pl.concat_str([each.texts for each in columns], separator=" ")).to_series()
 
 
 def zone_column(columns: Iterable[Column]) -> Column | None:

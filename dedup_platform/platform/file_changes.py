@@ -1,7 +1,8 @@
 """The door to what a change of a stream file does: what it said before, what it makes stale, what it would heal."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from itertools import pairwise
 
 from dedup_platform.lake.definitions import Known
@@ -39,8 +40,12 @@ class FileChanges:
     stale: tuple[StaleCell, ...] = ()
     """Cells that are stale because of settings."""
     rejected: int = 0
-    trial: Trial = field(default_factory=Trial)
-    """What some of the rejected records would be now."""
+    try_rejected: Callable[[], Trial] = field(default=Trial, compare=False, repr=False)
+
+    @cached_property
+    def trial(self) -> Trial:
+        """What some of the rejected records would be now: decoded when somebody asks, and not with each status."""
+        return self.try_rejected()
 
 
 class StreamFile:
@@ -64,7 +69,9 @@ class StreamFile:
             partitions=tuple(sorted(self._context.ledger.arrivals(stream))) if before else (),
             stale=tuple(stale),
             rejected=rejected,
-            trial=try_rejected(self._context.lake, self._context.ledger, definition) if rejected else Trial(),
+            try_rejected=partial(try_rejected, self._context.lake, self._context.ledger, definition)
+            if rejected
+            else Trial,
         )
 
 

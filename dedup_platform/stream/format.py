@@ -163,7 +163,6 @@ def _explode(value: Any) -> FieldSpelling:
     return field
 
 
-_NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 Explode = Annotated[
     FieldSpelling,
     PlainValidator(_explode),
