@@ -98,7 +98,8 @@ def _attempt(work: Work) -> Generator[pl.DataFrame, None, _Death | None]:
         while True:
             try:
                 sent = receiver.recv()
-            except EOFError:
+            except (EOFError, OSError):
+                # Between two frames or within one.
                 break
             match sent:
                 case Exception():

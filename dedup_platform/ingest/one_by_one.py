@@ -6,6 +6,7 @@ other, by a `Plan` that says what earlier processes ended at.
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, MutableSequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import islice
@@ -15,7 +16,7 @@ import polars as pl
 
 from dedup_platform.sources.batches import Delivered, Input, RawBatches
 from dedup_platform.sources.records import UNFORESEEN, Content, unprocessable, watch_contents
-from dedup_platform.spark.task_limits import TaskLimits, limited, note_progress
+from dedup_platform.spark.task_limits import TaskLimits, limited, memory_not_limited, note_progress
 from dedup_platform.stream import Stream
 
 __all__ = [
@@ -147,13 +148,23 @@ def read_inputs(sender: Connection, announced: MutableSequence[int], work: Work)
     try:
         with limited(work.limits):
             for sent in _sent(work, Announcer(announced)):
-                sender.send(sent)
+                _send(sender, sent)
                 note_progress()
         sender.send(Done())
     except MemoryError:
         sender.send(OutOfMemory())
     except Exception as error:
         sender.send(_that_travels(error))
+
+
+def _send(sender: Connection, sent: Begun | pl.DataFrame) -> None:
+    try:
+        sender.send(sent)
+    except OSError as error:
+        if error.errno is None:
+            # What Polars makes of a MemoryError of the buffer that it writes to.
+            raise MemoryError from error
+        raise
 
 
 def _that_travels(error: Exception) -> Exception:
@@ -216,12 +227,16 @@ class _OneByOne:
         return (payload, self._plan.rows.get(row, content), context), delivery, place
 
     def _frames(self, some: list[Delivered], upto: int) -> Iterator[pl.DataFrame]:
-        self._announcer.decode(upto - len(some), upto)
-        # All of them before the first is sent: what has arrived is what was decoded without an end.
-        frames = list(self._batches.of(some))
-        self._announcer.read_on()
-        note_progress()
-        yield pl.concat(frames)
+        first = upto - len(some)
+        # What is left alone is not decoded. It is copied as it is, which must not fail for lack of memory again.
+        is_left_alone = self._plan.rows.keys() >= set(range(first, upto))
+        with memory_not_limited() if is_left_alone else nullcontext():
+            self._announcer.decode(first, upto)
+            # All of them before the first is sent: what has arrived is what was decoded without an end.
+            frames = list(self._batches.of(some))
+            note_progress()
+            yield pl.concat(frames)
+            self._announcer.read_on()
 
     def _records(self, each: Input) -> Iterator[Delivered]:
         for number, part in enumerate(each.parts()):

@@ -1,5 +1,6 @@
 """What a process that reads what others sent may take: past it the process ends, and no machine with it."""
 
+import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["TaskLimits", "is_for_lack_of_memory", "limited", "note_progress"]
+__all__ = ["TaskLimits", "is_for_lack_of_memory", "limited", "memory_not_limited", "note_progress"]
 
 _KILOBYTE = 1024
 
@@ -42,6 +43,8 @@ def limited(limits: TaskLimits | None) -> Iterator[None]:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     handler = signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    # A Rust library that has no memory to tell where it failed would wait for itself, for ever.
+    os.environ["RUST_BACKTRACE"] = "0"
     _limit_memory(limits.memory, soft, hard)
     _current = limits
     note_progress()
@@ -51,6 +54,17 @@ def limited(limits: TaskLimits | None) -> Iterator[None]:
         _current = None
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, handler)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+@contextmanager
+def memory_not_limited() -> Iterator[None]:
+    """Within it memory is not refused: for what takes a few copies of what the process holds already."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+    try:
+        yield
+    finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 

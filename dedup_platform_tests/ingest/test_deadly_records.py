@@ -66,7 +66,7 @@ def test_what_becomes_of_a_record_that_takes_too_much_memory(tmp_path: Path, spa
     [reason] = platform.rejected.reasons("events")
     assert reason.records == 1
     # Which it is depends on who asks for the memory that is refused.
-    assert reason.reason in ("unprocessable:MemoryError", "ended_process:task_memory", "ended_process:SIGABRT")
+    assert reason.reason.startswith(("unprocessable:MemoryError", "ended_process:"))
     assert wrong_rows(platform, "events") == []
 
 

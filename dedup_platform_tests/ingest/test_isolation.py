@@ -22,6 +22,7 @@ from dedup_platform.spark.task_limits import TaskLimits
 from dedup_platform.stream import Stream
 from dedup_platform_tests.ingest.deadly import deadly_files
 from dedup_platform_tests.sources.click_streams import click_stream
+from dedup_platform_tests.variants import some
 
 LIMITS = TaskLimits(memory=2**30, seconds=1)
 RECORDS = 1300
@@ -115,6 +116,18 @@ def test_a_file_may_end_so_many_processes_and_no_more(tmp_path: Path, stage: str
     assert set(blamed) <= {"ended_process:SIGSEGV"}
     assert len(blamed) <= MOST_DEATHS
     assert rows.filter(pl.col("source") == "b.json")["event_id"].to_list() == [f"e{each}" for each in range(5)]
+
+
+@pytest.mark.parametrize("mebibytes", some([64, 96, 112, 128, 140, 150, 170], quick=[64, 128]))
+def test_a_record_left_alone_is_copied_even_if_that_takes_more_than_the_limit(tmp_path: Path, mebibytes: int) -> None:
+    """A record of 14 MB, of which a few copies are made, and of which four million objects would be made."""
+    more = [f"{number:x}" for number in range(1_600_000)]
+    large = json.dumps({"user": "u", "id": "large", "at": "2024-03-01", "more": more})
+    stream, groups = written(tmp_path, {"a.json": [*lines_of({}, 2), large, *lines_of({}, 3)]})
+    rows = apart(stream, groups, TaskLimits(mebibytes * 2**20, 60))
+    assert rows["payload"].to_list() == [each.encode() for each in [*lines_of({}, 2), large, *lines_of({}, 3)]]
+    [reason] = rows["rejection_reason"].drop_nulls()
+    assert reason.startswith(("ended_process:", "unprocessable:MemoryError"))
 
 
 def test_who_reads_together_without_an_end_is_not_read_one_by_one(
