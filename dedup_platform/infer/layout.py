@@ -1,9 +1,11 @@
 """How the records of a file are written, by its first bytes: the format and what a format needs besides its name."""
 
 import re
+from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,7 +13,7 @@ from dedup_platform.errors import InferenceError
 from dedup_platform.infer.columns import columns_of
 from dedup_platform.infer.times import time_columns
 from dedup_platform.planning.moments import utc_now
-from dedup_platform.sources.text.csv_records import parsed
+from dedup_platform.sources.text.csv_records import USUAL, Dialect, parsed
 from dedup_platform.sources.text.json_documents import json_events
 from dedup_platform.sources.text.json_records import canonical, json_content
 from dedup_platform.stream.paths import text_of_steps
@@ -21,7 +23,10 @@ __all__ = ["Layout", "layout_of"]
 _MAGIC = {b"PAR1": "parquet", b"Obj\x01": "avro"}
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-_DELIMITERS = (",", ";", "\t", "|", " ")
+_DIALECTS = tuple(Dialect(delimiter, quote) for quote in ('"', "'") for delimiter in (",", ";", "\t", "|", " "))
+_UTF_8 = "utf-8"
+_ONE_BYTE_A_CHARACTER = "windows-1252"
+"""What texts are most often in that are not in UTF-8."""
 _LINES = 200
 _DOCUMENTS = 20
 _EVENTS = 200
@@ -37,7 +42,8 @@ class Layout:
     """What a stream file's `source` says of the format."""
 
     format: str
-    delimiter: str = ","
+    dialect: Dialect = USUAL
+    encoding: str = _UTF_8
     comment: str | None = None
     columns: tuple[str, ...] | None = None
     """Names of csv columns, where there is no header."""
@@ -47,8 +53,11 @@ class Layout:
     @property
     def source(self) -> dict[str, Any]:
         """The keys of `source`."""
-        said = {"delimiter": self.delimiter if self.delimiter != "," else None, "comment": self.comment}
-        csv: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+        csv: dict[str, Any] = dict(self.dialect.facts)
+        if self.encoding != _UTF_8:
+            csv["encoding"] = self.encoding
+        if self.comment:
+            csv["comment"] = self.comment
         if self.columns:
             csv["columns"] = list(self.columns)
         return (
@@ -66,10 +75,20 @@ def layout_of(name: str, beginning: bytes) -> Layout:
     if not text:
         raise InferenceError(name, "is empty, or cannot be unpacked")
     if beginning.startswith(_UTF_16):
-        raise InferenceError(name, "is UTF-16; convert it to UTF-8: iconv -f UTF-16 -t UTF-8")
+        return _of_utf_16(name, beginning)
     if b"\0" in beginning:
         raise InferenceError(name, "is neither text nor Parquet nor Avro; for Protobuf write the stream file by hand")
-    return _json(name, text) if text[:1] in b"{[" else _csv(name, text)
+    if text[:1] in b"{[":
+        return _json(name, text)
+    is_utf_8 = getincrementaldecoder(_UTF_8)("replace").decode(text).count("\ufffd") == 0
+    return _csv(name, text, _UTF_8 if is_utf_8 else _ONE_BYTE_A_CHARACTER)
+
+
+def _of_utf_16(name: str, beginning: bytes) -> Layout:
+    text = getincrementaldecoder("utf-16")("replace").decode(beginning).lstrip().encode()
+    if text[:1] in b"{[":
+        raise InferenceError(name, "is JSON in UTF-16; convert it to UTF-8: iconv -f UTF-16 -t UTF-8")
+    return _csv(name, text, "utf-16")
 
 
 def _json(name: str, text: bytes) -> Layout:
@@ -129,7 +148,7 @@ def _has_times(events: Sequence[Any]) -> bool:
     return any(each.has_clock and each.moments.null_count() == 0 for each in times)
 
 
-def _csv(name: str, text: bytes) -> Layout:
+def _csv(name: str, text: bytes, encoding: str) -> Layout:
     lines = [line for line in text.splitlines(keepends=True)[: _LINES + 1] if line.strip()]
     # The last may have been cut.
     lines = lines[:-1] if len(lines) > 1 and not text.endswith((b"\n", b"\r")) else lines
@@ -137,29 +156,31 @@ def _csv(name: str, text: bytes) -> Layout:
     lines = [line for line in lines if not line.startswith(_COMMENT.encode())]
     if not lines:
         raise InferenceError(name, "has no lines but comments")
-    delimiter, rows = max(((each, _rows(lines, each)) for each in _DELIMITERS), key=lambda each: _fit(*each))
-    if _fit(delimiter, rows) <= 0:
+    dialect, rows = max(((each, _rows(lines, each)) for each in _DIALECTS), key=lambda each: _fit(*each))
+    if _fit(dialect, rows) <= 0 or not rows[0]:
         raise InferenceError(name, "is no csv: its lines do not have equally many fields, whatever stands between them")
     comment = _COMMENT if comments else None
-    if named := _named_in(comments, delimiter, rows):
-        return Layout("csv", delimiter, comment, named, evidence="names of the columns from its comment #Fields:")
+    found = partial(Layout, "csv", dialect, encoding, comment)
+    if named := _named_in(comments, dialect.delimiter, rows):
+        return found(named, evidence="names of the columns from its comment #Fields:")
     if _is_header(rows):
-        return Layout("csv", delimiter, comment, evidence="the first line names the columns")
+        return found(evidence="the first line names the columns")
     columns = tuple(f"column_{number}" for number in range(1, len(rows[0]) + 1))
-    return Layout("csv", delimiter, comment, columns, evidence="no header was found, so the names are made up")
+    return found(columns, evidence="no header was found, so the names are made up")
 
 
-def _rows(lines: list[bytes], delimiter: str) -> list[Sequence[str]]:
-    return [row for _, _, row, _ in parsed(lines, delimiter, final=True) if row]
+def _rows(lines: list[bytes], dialect: Dialect) -> list[Sequence[str]]:
+    """The fields of each record; of a malformed one none."""
+    return [row or () for _, _, row, _ in parsed(lines, dialect, final=True) if row != []]
 
 
-def _fit(delimiter: str, rows: Sequence[Sequence[str]]) -> float:
+def _fit(dialect: Dialect, rows: Sequence[Sequence[str]]) -> float:
     """How well lines have equally many fields by a delimiter; 0 if they do not."""
     [(width, count)] = Counter(map(len, rows)).most_common(1) or [(0, 0)]
     if width < 2 or count < _ALIKE * len(rows):
         return 0.0
     # Spaces stand in texts, too.
-    return count / len(rows) + 0.001 * width - (0.5 if delimiter == " " else 0.0)
+    return count / len(rows) + 0.001 * width - (0.5 if dialect.delimiter == " " else 0.0)
 
 
 def _named_in(comments: Sequence[bytes], delimiter: str, rows: Sequence[Sequence[str]]) -> tuple[str, ...] | None:

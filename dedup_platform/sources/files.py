@@ -42,6 +42,7 @@ from dedup_platform.sources.text.lines import Lines
 from dedup_platform.spark.task_limits import is_for_lack_of_memory
 from dedup_platform.spark.workers import prepare_worker
 from dedup_platform.stream import FilesSource, Stream
+from dedup_platform.stream.format import Format
 
 __all__ = [
     "Listing",
@@ -174,10 +175,12 @@ def _records(stream: Stream, content: Packed) -> Iterator[Record]:
 
         reader = MessageReader(stream)
         return delimited_messages(content, reader.records, reader.hold_batches)
-    lines = Lines(content.unpacked())
-    if source.format == "csv":
-        return csv_records(lines, source.csv)
-    return json_records(lines)
+    lines = _lines(source, content)
+    return csv_records(lines, source.csv) if source.format == "csv" else json_records(lines)
+
+
+def _lines(source: Format, content: Packed) -> Lines:
+    return Lines(content.unpacked(), source.csv.encoding if source.csv else "utf-8")
 
 
 def grouped(files: Sequence[tuple[SourceFile, int]], at_once: int | None = None) -> list[Group]:
@@ -300,13 +303,13 @@ def _undivided_batches(stream: Stream, content: Packed, messages: MessageReader,
         case "parquet":
             return parquet_batches(content)
         case "json":
-            return json_batches(Lines(content.unpacked()), shapes)
+            return json_batches(_lines(stream.source, content), shapes)
         case "avro":
             from dedup_platform.sources.avro.files import avro_batches
 
             return avro_batches(content)
         case "csv":
-            return csv_batches(Lines(content.unpacked()), stream.source.csv)
+            return csv_batches(_lines(stream.source, content), stream.source.csv)
         case "protobuf":
             return messages.delimited(content)
 

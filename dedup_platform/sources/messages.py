@@ -30,7 +30,7 @@ from dedup_platform.sources.records import (
 )
 from dedup_platform.sources.registry import RegisteredSchema, registry_at
 from dedup_platform.sources.repeated import Repeated
-from dedup_platform.sources.text.csv_records import COMMA, csv_content, csv_records
+from dedup_platform.sources.text.csv_records import USUAL, Dialect, csv_content, csv_records
 from dedup_platform.sources.text.json_lines import JsonContents
 from dedup_platform.sources.text.json_records import json_content, json_value
 from dedup_platform.sources.text.json_shapes import JsonShapes
@@ -153,7 +153,8 @@ class MessageReader:
         if "undivided" in context:
             return self._only_content(payload, context)
         if context["format"] == "csv":
-            return csv_content(payload, context["header"], context.get("delimiter", COMMA))
+            said = {name: context.get(name, usual) for name, usual in USUAL._asdict().items()}
+            return csv_content(payload, context["header"], Dialect(**said))
         if context["format"] in ("json", "parquet") or "encoding" in context:
             return json_content(payload)
         return self._encoded_content(payload, context)
@@ -311,7 +312,7 @@ def _rest(value: bytes, reason: str, is_begun: bool, facts: dict[str, Any]) -> R
 
 def _csv_records(body: bytes, csv: CsvFormat | None, facts: dict[str, Any]) -> Iterator[Record]:
     """Each line is a record."""
-    lines = csv_records(Lines(iter([body])), csv, **facts)
+    lines = csv_records(Lines(iter([body]), csv.encoding if csv else "utf-8"), csv, **facts)
     first = next(lines, None)
     if first is None:  # blank lines
         raise RejectedError(MALFORMED_RECORD)

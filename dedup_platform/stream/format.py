@@ -3,6 +3,8 @@
 Schemas are read and compiled with the stream file, and go with the stream to workers that do not see the file.
 """
 
+import codecs
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +82,32 @@ def _delimiter(value: str) -> str:
     return value
 
 
+def _quote(value: str) -> str:
+    if len(value) > 1 or (value and value in "\r\n\0"):
+        raise ValueError('must be one character, but no end of a line; "" if nothing is quoted')
+    return value
+
+
+_ENCODINGS = re.compile(
+    r"utf-8|(utf-16|utf-32)(-le|-be)?|ascii|latin-1|iso-8859-\d+|(cp|windows-)\d+|koi8-[rtu]|mac-roman"
+    r"|shift_jis|euc-(jp|kr)|iso-2022-jp|gbk|gb18030|big5"
+)
+
+
+def _encoding(value: str) -> str:
+    try:
+        codecs.lookup(value)
+    except LookupError:
+        is_known = False
+    else:
+        is_known = _ENCODINGS.fullmatch(value) is not None
+    if not is_known:
+        raise ValueError(
+            f"{value!r} is no known encoding; write one like utf-8, utf-16, latin-1, windows-1252, shift_jis"
+        )
+    return value
+
+
 class CsvFormat(Part):
     """How lines are written: the names of the columns, in order, where there is no header; what stands between them.
 
@@ -90,8 +118,18 @@ class CsvFormat(Part):
     """The names of the columns, in order, where the files have no header."""
     delimiter: Annotated[Text, AfterValidator(_delimiter)] = Field(",", exclude_if=lambda value: value == ",")
     """What stands between values: one character, `"\\t"` for the tabulator."""
+    quote: Annotated[Text, AfterValidator(_quote)] = Field('"', exclude_if=lambda value: value == '"')
+    """What values are between that hold a delimiter, itself twice, or an end of a line; `""`: nothing is quoted."""
+    encoding: Annotated[Text, AfterValidator(_encoding)] = Field("utf-8", exclude_if=lambda value: value == "utf-8")
+    """In what encoding files and messages are. A record's payload is its line in UTF-8."""
     comment: FieldName | None = Field(None, exclude_if=lambda value: value is None)
     """Lines that begin by it are no records."""
+
+    @model_validator(mode="after")
+    def _quote_is_no_delimiter(self) -> "CsvFormat":
+        if self.quote == self.delimiter:
+            raise ValueError(f"quote and delimiter are both {self.quote!r}")
+        return self
 
 
 class JsonFormat(Part):

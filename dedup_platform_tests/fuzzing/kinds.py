@@ -159,6 +159,7 @@ KINDS: dict[str, Kind] = {
     "json hadoop": Kind("json", _json, {}, {"attributes": _ATTRIBUTES}, ".snappy", _hadoop),
     "csv": Kind("csv", _csv(",", True), {}, {"attributes": _ATTRIBUTES}),
     "csv comments": Kind("csv", _csv(";", True), {"csv": {"delimiter": ";", "comment": "#"}}, _HASHED),
+    "csv quotes": Kind("csv", _csv(",", True), {"csv": {"quote": "'", "encoding": "shift_jis"}}, _HASHED),
     "csv columns": Kind("csv", _csv("|", False), {"csv": {"delimiter": "|", "columns": COLUMNS}}, {}),
     "csv gzip": Kind("csv", _csv(",", True), {}, {"attributes": _ATTRIBUTES}, ".gz", _gzip),
     "avro": Kind("avro", _avro, {}, _OF_AVRO),

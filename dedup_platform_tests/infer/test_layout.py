@@ -40,6 +40,24 @@ def test_texts(text: str, source: dict[str, object]) -> None:
     assert layout_of("a", b"\xef\xbb\xbf" + text.encode()).source == source
 
 
+QUOTED = "\n".join(["a,b", "'x, y',2024-03-01", "'z, u',2024-03-02", ""])
+
+
+@pytest.mark.parametrize(
+    ("content", "csv"),
+    [
+        (QUOTED.encode(), {"quote": "'"}),
+        (b"a,b\ndon't,1\n'tis,2\nso,3\n", None),
+        ("a,b\né,1\nü,2\n".encode(), None),
+        ("a,b\né,1\nü,2\n".encode("latin-1"), {"encoding": "windows-1252"}),
+        ("a;b\né;1\nü;2\n".encode("utf-16"), {"delimiter": ";", "encoding": "utf-16"}),
+        ("a,b\nx,1\né,1\n".encode()[:-4], None),
+    ],
+)
+def test_quotes_and_encodings(content: bytes, csv: dict[str, str] | None) -> None:
+    assert layout_of("a", content).source == {"format": "csv"} | ({"csv": csv} if csv else {})
+
+
 def test_others_by_their_magic() -> None:
     assert [layout_of("a", each).format for each in (b"PAR1\0\0", b"Obj\x01\0")] == ["parquet", "avro"]
 
@@ -48,7 +66,7 @@ def test_others_by_their_magic() -> None:
     ("content", "told"),
     [
         (b"", "is empty, or cannot be unpacked"),
-        ("a,b".encode("utf-16"), "is UTF-16; convert it to UTF-8"),
+        ('{"a": 1}'.encode("utf-16"), "is JSON in UTF-16; convert it to UTF-8"),
         (gzip.compress(b"a,b", mtime=0), "is neither text nor Parquet nor Avro"),
         (b"some prose\nthat is, well, no csv\n", "is no csv: its lines do not have equally many fields"),
         (b"[1, 2, 3]", "begins by a list in which there are no objects"),

@@ -73,6 +73,10 @@ CSV_FORMATS: list[dict[str, Any]] = [
     {},
     {"delimiter": "\t"},
     {"delimiter": ";", "comment": "#"},
+    {"delimiter": "^", "quote": "'"},
+    {"quote": ""},
+    {"delimiter": "]", "quote": "-", "encoding": "windows-1252"},
+    {"encoding": "utf-16"},
     {"delimiter": "|", "columns": COLUMNS},
 ]
 
@@ -146,7 +150,13 @@ def test_csv(said: str, block_bytes: int, tmp_path: Path, thorough: bool) -> Non
         share = random.choice([0.0, 0.02, 0.1, 0.3, 0.9])
         header = None if "columns" in csv else names
         content = csv_file(random, 120, share, csv.get("delimiter", ","), header)
-        assert_same_rows(stream, tmp_path / PATH, stored(random, content))
+        assert_same_rows(stream, tmp_path / PATH, stored(random, written_as(content, **csv)))
+
+
+def written_as(content: bytes, quote: str = '"', encoding: str = "utf-8", **_: Any) -> bytes:
+    """The same with other quotes and in another encoding; what is no UTF-8 stays or becomes a question mark."""
+    other = content.replace(b'"', quote.encode()) if quote else content
+    return other if encoding == "utf-8" else other.decode("utf-8", "replace").encode(encoding, "replace")
 
 
 @pytest.mark.parametrize("width", [200, 201])

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from dedup_platform.sources.compression import DamageError
 from dedup_platform.sources.records import AMBIGUOUS, DAMAGED_FILE, MALFORMED_RECORD, MAX_RECORD_BYTES, Record
 from dedup_platform.sources.text.csv_lines import csv_batches
-from dedup_platform.sources.text.csv_records import csv_content, csv_records
+from dedup_platform.sources.text.csv_records import Dialect, csv_content, csv_records
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.stream.format import CsvFormat
 
@@ -133,9 +133,45 @@ def test_other_delimiters_and_comments() -> None:
     context = '{"format":"csv","delimiter":" ","header":["id","at"]}'
     records = list(csv_records(Lines(chunks(content, 3)), CsvFormat(delimiter=" ", comment="#")))
     assert records == [(b'1 "2 3"', {"id": "1", "at": "2 3"}, context), (b"4 #5", {"id": "4", "at": "#5"}, context)]
-    assert csv_content(b'1 "2 3"', ["id", "at"], " ") == {"id": "1", "at": "2 3"}
+    assert csv_content(b'1 "2 3"', ["id", "at"], Dialect(" ")) == {"id": "1", "at": "2 3"}
     named = CsvFormat(delimiter="\t", columns=("id", "at"))
     assert [read for _, read, _ in csv_records(Lines(iter([b"1,2\t3\n"])), named)] == [{"id": "1,2", "at": "3"}]
+
+
+def test_other_quotes_and_none() -> None:
+    content = b"id,at\n'a,\n''b''',\"2\"\n'c,3\n"
+    context = '{"format":"csv","quote":"\'","header":["id","at"]}'
+    records = list(csv_records(Lines(chunks(content, 3)), CsvFormat(quote="'")))
+    assert records == [
+        (b"'a,\n''b''',\"2\"", {"id": "a,\n'b'", "at": '"2"'}, context),
+        (b"'c,3", MALFORMED_RECORD, context),
+    ]
+    assert csv_content(records[0][0], ["id", "at"], Dialect(quote="'")) == records[0][1]
+    plain = csv_records(Lines(iter([b'id,at\n"a,b"\n'])), CsvFormat(quote=""))
+    assert [content for _, content, _ in plain] == [{"id": '"a', "at": 'b"'}]
+
+
+@pytest.mark.parametrize("size", [1, 3, MIB])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "latin-1", "windows-1252", "shift_jis"])
+def test_other_encodings(encoding: str, size: int) -> None:
+    name = "ｱ" if encoding == "shift_jis" else "é"
+    content = f"{name},at\r\n{name}1,2\n".encode(encoding)
+    records = list(csv_records(Lines(chunks(content, size), encoding)))
+    context = json.dumps({"format": "csv", "header": [name, "at"]}, separators=(",", ":"), ensure_ascii=False)
+    assert records == [(f"{name}1,2".encode(), {name: f"{name}1", "at": "2"}, context)]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content"),
+    [
+        ("windows-1252", b"id,at\n1,2\n\x81,2\n3,4\n"),
+        ("shift_jis", b"id,at\n1,2\n\x81,2\n3,4\n"),
+        ("utf-16-le", "id,at\n1,2\n".encode("utf-16-le") + b"\x00\xdc" + ",2\n3,4\n".encode("utf-16-le")),
+    ],
+)
+def test_what_is_not_in_the_encoding_costs_its_record(encoding: str, content: bytes) -> None:
+    records = list(csv_records(Lines(chunks(content, 3), encoding)))
+    assert [content for _, content, _ in records] == [{"id": "1", "at": "2"}, BAD, {"id": "3", "at": "4"}]
 
 
 def test_a_name_in_another_encoding_costs_only_its_own_column() -> None:

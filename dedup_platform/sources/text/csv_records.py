@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from dedup_platform.sources.records import (
     AMBIGUOUS,
@@ -27,10 +27,24 @@ from dedup_platform.sources.text.blocks import is_text
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.stream.format import CsvFormat
 
-__all__ = ["COMMA", "Columns", "csv_content", "csv_facts", "csv_records", "header_of", "parsed"]
+__all__ = ["USUAL", "Columns", "Dialect", "csv_content", "csv_facts", "csv_records", "header_of", "parsed"]
 
-COMMA = ","
-"""What stands between fields unless the stream file or a record's context names something else."""
+
+class Dialect(NamedTuple):
+    """What stands between fields, and what those are between that hold it; empty if nothing is."""
+
+    delimiter: str = ","
+    quote: str = '"'
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the contexts of records say of it: what is not as usual."""
+        told = zip(self._asdict().items(), USUAL, strict=True)
+        return {name: value for (name, value), usual in told if value != usual}
+
+
+USUAL = Dialect()
+"""That of a record unless the stream file or the record's context says something else."""
 
 # The header stands in the context of each record; a longer one is no header.
 _MAX_HEADER_BYTES = 64 * 1024
@@ -46,7 +60,8 @@ def csv_records(lines: Lines, csv_format: CsvFormat | None = None, **facts: Any)
     """
     said = csv_format or CsvFormat()
     facts = csv_facts(said, **facts)
-    rows = _rows(lines, said.delimiter)
+    dialect = Dialect(said.delimiter, said.quote)
+    rows = _rows(lines, dialect)
     if said.comment:
         comment = said.comment.encode()
         rows = ((payload, row) for payload, row in rows if not payload.startswith(comment))
@@ -54,7 +69,7 @@ def csv_records(lines: Lines, csv_format: CsvFormat | None = None, **facts: Any)
         yield from _records(rows, said.columns, facts | {"header": said.columns})
     else:
         for payload, _ in rows:
-            facts["header"] = header = header_of(payload, said.delimiter)
+            facts["header"] = header = header_of(payload, dialect)
             yield from _records(rows if header else chain([(payload, None)], rows), header, facts)
     if lines.damage:
         yield damaged(lines.rest, lines.damage, **facts)
@@ -62,20 +77,20 @@ def csv_records(lines: Lines, csv_format: CsvFormat | None = None, **facts: Any)
 
 def csv_facts(said: CsvFormat, **facts: Any) -> dict[str, Any]:
     """What the contexts of all records say, whatever the columns are."""
-    return {"format": "csv", **facts} | ({"delimiter": said.delimiter} if said.delimiter != COMMA else {})
+    return {"format": "csv", **facts} | Dialect(said.delimiter, said.quote).facts
 
 
-def csv_content(payload: bytes, header: Sequence[str] | None, delimiter: str = COMMA) -> Content:
+def csv_content(payload: bytes, header: Sequence[str] | None, dialect: Dialect = USUAL) -> Content:
     """The fields of one record, given its bytes and its file's header (None: it was unusable)."""
-    rows = list(parsed(payload.splitlines(keepends=True), delimiter, final=True))
+    rows = list(parsed(payload.splitlines(keepends=True), dialect, final=True))
     if len(rows) != 1 or not _is_text(payload):
         return MALFORMED_RECORD
     return Columns(header).content(rows[0][2])
 
 
-def header_of(payload: bytes, delimiter: str) -> list[str] | None:
+def header_of(payload: bytes, dialect: Dialect) -> list[str] | None:
     """The names of the columns in a file's first record; None if it is unusable."""
-    [(_, _, row, _)] = parsed(payload.splitlines(keepends=True), delimiter, final=True)
+    [(_, _, row, _)] = parsed(payload.splitlines(keepends=True), dialect, final=True)
     if row is None or len(payload) > _MAX_HEADER_BYTES:
         return None
     # A name in another encoding must not cost the other columns: it is no field that a stream can name.
@@ -109,7 +124,7 @@ class Columns:
         return fields | self._ambiguous if self._ambiguous else fields
 
 
-def _rows(lines: Lines, delimiter: str) -> Iterator[tuple[bytes, _Row | None]]:
+def _rows(lines: Lines, dialect: Dialect) -> Iterator[tuple[bytes, _Row | None]]:
     blocks = iter(lines)
     waiting: list[bytes] = []
     final = False
@@ -117,7 +132,7 @@ def _rows(lines: Lines, delimiter: str) -> Iterator[tuple[bytes, _Row | None]]:
         final = not _extend(waiting, blocks)
         are_texts = _is_text(b"".join(waiting))
         read = 0
-        for end, payload, row, _ in parsed(waiting, delimiter, final and not lines.damage):
+        for end, payload, row, _ in parsed(waiting, dialect, final and not lines.damage):
             read = end
             if row != []:  # a blank line
                 yield payload, row if are_texts or _is_text(payload) else None
@@ -136,14 +151,14 @@ def _extend(lines: list[bytes], blocks: Iterator[list[bytes]]) -> bool:
     return False
 
 
-def parsed(lines: list[bytes], delimiter: str, final: bool) -> Iterator[tuple[int, bytes, _Row | None, int]]:
+def parsed(lines: list[bytes], dialect: Dialect, final: bool) -> Iterator[tuple[int, bytes, _Row | None, int]]:
     """Each record: the number of the line after it, its bytes, its fields (None: malformed; none: a blank line), and up
     to which line it is known how records end.
 
     Unless these lines are the final ones, a record that could go on after them is left out.
     """
     start = base = 0
-    reader = _reader(lines, delimiter)
+    reader = _reader(lines, dialect)
     while True:
         try:
             for row in reader:
@@ -164,20 +179,20 @@ def parsed(lines: list[bytes], delimiter: str, final: bool) -> Iterator[tuple[in
             # A quote that one of these lines leaves open would lead to the same place, and is not followed there again.
             for start in range(start, known):  # noqa: B020  # it goes on from there
                 size -= len(lines[start - 1])
-                fields = _row_alone(lines[start], delimiter)
+                fields = _row_alone(lines[start], dialect)
                 if fields is None and is_long and size <= MAX_RECORD_BYTES:
                     break
                 yield start + 1, lines[start].rstrip(b"\r\n"), fields, known
             else:
                 start = known
             if end > start:
-                base, reader = start, _reader(lines, delimiter, start)
+                base, reader = start, _reader(lines, dialect, start)
 
 
-def _row_alone(line: bytes, delimiter: str) -> _Row | None:
+def _row_alone(line: bytes, dialect: Dialect) -> _Row | None:
     """The fields of a record that is one line; None if it goes on or is malformed."""
     try:
-        return next(_reader([line], delimiter))
+        return next(_reader([line], dialect))
     except csv.Error:
         return None
 
@@ -188,10 +203,11 @@ def _joined(lines: list[bytes]) -> bytes:
     return b"".join(lines)
 
 
-def _reader(lines: list[bytes], delimiter: str, start: int = 0) -> Any:
+def _reader(lines: list[bytes], dialect: Dialect, start: int = 0) -> Any:
     csv.field_size_limit(sys.maxsize)  # Lines bounds the lines, and `parsed` the records
     texts = (lines[number].decode("utf-8", "surrogateescape") for number in range(start, len(lines)))
-    return csv.reader(texts, strict=True, delimiter=delimiter)
+    quoting = csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE
+    return csv.reader(texts, strict=True, delimiter=dialect.delimiter, quotechar=dialect.quote or None, quoting=quoting)
 
 
 def _is_text(payload: bytes) -> bool:

@@ -1,5 +1,6 @@
 """The lines of a file, block by block, in bounded memory, and what is left of a damaged file's last one."""
 
+import codecs
 import re
 from collections.abc import Iterator
 
@@ -13,6 +14,22 @@ _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n?|\n")
 
 
+def _marked(error: UnicodeError) -> tuple[str, int]:
+    """In place of what cannot be decoded: what becomes a byte that is in no text."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "\udcff", error.end
+
+
+codecs.register_error("dedup_platform.marked", _marked)
+
+
+def _in_utf_8(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)("dedup_platform.marked")
+    for chunk in chunks:
+        yield decoder.decode(chunk).encode("utf-8", "surrogateescape")
+    yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
+
+
 class Lines:
     """Iterates over lists of whole lines with their ends (LF, CRLF or CR), without the file's byte order mark.
 
@@ -20,8 +37,9 @@ class Lines:
     `damage` says why the file could not be read to its end, and `rest` is the unfinished line before that.
     """
 
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
+    def __init__(self, chunks: Iterator[bytes], encoding: str = "utf-8") -> None:
+        """`encoding`: that of the chunks; the lines are in UTF-8, with a byte that is none where it was not obeyed."""
+        self._chunks = chunks if encoding == "utf-8" else _in_utf_8(chunks, encoding)
         self._ended = False
         self.damage: DamageError | None = None
         self.rest = b""
