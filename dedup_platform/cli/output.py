@@ -105,7 +105,7 @@ def print_status(console: Console, statuses: Iterable[tuple[Stream, Status, Sequ
                 console.print(f"  {target}: {claim_sentence(stream, claim)}", markup=False)
         _print_followers(console, status)
         if status.audit:
-            console.print(f"  so far {saved(status.audit)}", markup=False)
+            console.print(f"  all commits together: {saved(status.audit)}", markup=False)
         print_changes_of_file(console, stream, status.changes)
         reasons = waiting.reasons if waiting else ()
         for path, reason in reasons[:SHOWN]:

@@ -5,7 +5,7 @@ candidates for times, ids and entities. Nothing here reads a file, asks a person
 """
 
 from dedup_platform.infer.layout import Layout, layout_of
-from dedup_platform.infer.proposal import Choose, Option, Proposal, Sampled, proposed
+from dedup_platform.infer.proposal import LONGEST, Choose, Option, Proposal, Sampled, proposed
 from dedup_platform.infer.stream_text import stream_text
 
-__all__ = ["Choose", "Layout", "Option", "Proposal", "Sampled", "layout_of", "proposed", "stream_text"]
+__all__ = ["LONGEST", "Choose", "Layout", "Option", "Proposal", "Sampled", "layout_of", "proposed", "stream_text"]

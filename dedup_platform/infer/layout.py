@@ -29,6 +29,8 @@ _ONE_BYTE_A_CHARACTER = "windows-1252"
 """What texts are most often in that are not in UTF-8."""
 _LINES = 200
 _DOCUMENTS = 20
+_LONG_LINE = 2**19
+"""Of more bytes without an end of a line nobody knows whether they are one object."""
 _EVENTS = 200
 _ALIKE = 0.9
 _COMMENT = "#"
@@ -101,6 +103,10 @@ def _json(name: str, text: bytes) -> Layout:
     if len(documents) > len(lines) / 2:
         steps = next((each for each in _lists(documents[0]) if _is_most(documents, each)), None)
         return _exploded(steps) if steps else Layout("json", evidence="a JSON object a line")
+    if len(lines) == 1 and len(text) > _LONG_LINE:
+        raise InferenceError(
+            name, f"begins by a line that does not end within {len(text):,} bytes; write the stream file by hand"
+        )
     for found in dict.fromkeys(islice((each[1] for each in _LIST.finditer(text)), _LISTS)):
         steps = (found.decode("utf-8", "replace"),)
         if _has_times(_events(text, steps)):
@@ -163,6 +169,12 @@ def _csv(name: str, text: bytes, encoding: str) -> Layout:
     found = partial(Layout, "csv", dialect, encoding, comment)
     if named := _named_in(comments, dialect.delimiter, rows):
         return found(named, evidence="names of the columns from its comment #Fields:")
+    if repeated := _repeated_names(rows):
+        raise InferenceError(
+            name,
+            f"the first line names {', '.join(repeated)} more than once, so that none of these can be read; "
+            "mend it, or write the stream file by hand, with csv: {columns: […]}",
+        )
     if _is_header(rows):
         return found(evidence="the first line names the columns")
     columns = tuple(f"column_{number}" for number in range(1, len(rows[0]) + 1))
@@ -189,6 +201,14 @@ def _named_in(comments: Sequence[bytes], delimiter: str, rows: Sequence[Sequence
             names = line.removeprefix(b"#Fields:").decode("utf-8", "replace").strip().split(delimiter)
             return tuple(names) if len({*names}) == len(names) == len(rows[0]) else None
     return None
+
+
+def _repeated_names(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The names that stand more than once in a header; none where the first row is like the others."""
+    first = rows[0]
+    repeated = [cell for cell, count in Counter(first).items() if count > 1]
+    distinct = [f"{cell} {number}" for number, cell in enumerate(first)]
+    return repeated if repeated and _is_header([distinct, *rows[1:]]) else []
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:

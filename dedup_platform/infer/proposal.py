@@ -21,8 +21,10 @@ from dedup_platform.sources.records import Fields
 from dedup_platform.sources.times import time_reader
 from dedup_platform.stream import ISO_8601
 
-__all__ = ["Choose", "Option", "Proposal", "Said", "Sampled", "proposed"]
+__all__ = ["LONGEST", "Choose", "Option", "Proposal", "Said", "Sampled", "proposed"]
 
+LONGEST = 256 * 1024
+"""Bytes of a record that is looked at."""
 _ALL = "*"
 _OTHERS = 3
 _NAMES = 12
@@ -86,10 +88,16 @@ class Proposal:
     """The share of records without an entity."""
 
 
+def _nothing_to_read(sampled: Sampled) -> str:
+    if not sampled.malformed:
+        return "holds no record yet"
+    return f"none of {sampled.malformed:,} records could be read; those of more than {LONGEST // 1024} KiB are left out"
+
+
 def proposed(sampled: Sampled, choose: Choose, now: datetime) -> Proposal:
     """What a sample tells. InferenceError if it does not tell enough, or if what is chosen is not in it."""
     if not sampled.records:
-        raise InferenceError(sampled.place, "no record could be read")
+        raise InferenceError(sampled.place, _nothing_to_read(sampled))
     columns = columns_of(sampled.records, sampled.is_flat)
     times = time_columns(columns, now)
     finder = _Finder(sampled.place, columns, choose)

@@ -99,7 +99,7 @@ def _share(values: pl.Series) -> float:
 
 def _likely_event_time(time: TimeColumn) -> float:
     words = [word for each in time.columns for word in each.words]
-    named = len(_EVENT_TIME & {*words}) / len(words)
+    named = len(_EVENT_TIME & {*words}) / max(1, len(words))  # a name may have no letters
     other = len((_ARRIVAL | _OTHER_TIMES) & {*words})
     return 4 * named - 4 * other - time.main.depth + 2 * time.has_clock + (0 if is_number(time.main) else 0.5)
 
@@ -110,7 +110,7 @@ def _likely_id(column: Column) -> float:
     if is_of_several or column.kinds & {bool}:
         return 0.0
     is_named = column.words[-1:] and column.words[-1] in ID_WORDS
-    named = 2.0 * bool(is_named) + 2.5 * bool(is_named and words & _EVENT) + 1.5 * (words <= ID_WORDS)
+    named = 2.0 * bool(is_named) + 2.5 * bool(is_named and words & _EVENT) + 1.5 * bool(words and words <= ID_WORDS)
     opaque = 2.0 * column.all_match(_OPAQUE)
     return named + opaque - column.depth - 4.0 * bool(words & (_PEOPLE | _STAND_INS | _PLACES))
 

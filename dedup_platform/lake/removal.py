@@ -80,7 +80,8 @@ class TableRemoval:
             self._remove(table)
         self._remove_receipts()
         for name in begun:
-            self._delete_listed(name, self._catalog.files)
+            _delete(self._catalog.files, self._listed(name))
+            self._delete_list(name)
 
     def remove_namespace(self) -> None:
         """Take the empty namespace away, and empty folders; one with tables of others stays."""
@@ -98,11 +99,12 @@ class TableRemoval:
             # Its metadata is lost, and with it where its files are.
             self._drop(table)
             return
-        name = self._write_list(_addresses(loaded, stored))
+        addresses = _addresses(loaded, stored)
+        name = self._write_list(addresses)
         self._drop(table)
         # A REST catalog may have lent us keys for the table's files.
-        io = load_file_io(self._catalog.file_properties(loaded), loaded.location())
-        self._delete_listed(name, io)
+        _delete(load_file_io(self._catalog.file_properties(loaded), loaded.location()), addresses)
+        self._delete_list(name)
 
     def _drop(self, table: str) -> None:
         with suppress(NoSuchTableError):
@@ -119,12 +121,18 @@ class TableRemoval:
             for each in stored:
                 self._catalog.delete_receipt(self._stream, each.base_name)
 
-    def _delete_listed(self, name: str, io: FileIO) -> None:
-        path = f"{self._folder}/{name}"
-        with self._catalog.files.new_input(path).open() as file:
-            addresses: list[str] = json.loads(file.read())
-        _delete(io, addresses)
-        self._catalog.files.delete(path)
+    def _listed(self, name: str) -> list[str]:
+        """What a list names; nothing if it was not written to its end: then its table is still in the catalog."""
+        try:
+            with self._catalog.files.new_input(f"{self._folder}/{name}").open() as file:
+                addresses: list[str] = json.loads(file.read())
+        except (FileNotFoundError, ValueError):
+            return []
+        return addresses
+
+    def _delete_list(self, name: str) -> None:
+        with suppress(FileNotFoundError):  # another process was faster
+            self._catalog.files.delete(f"{self._folder}/{name}")
 
     def _write_list(self, addresses: Sequence[str]) -> str:
         name = f"{uuid4().hex}.json"

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from dedup_platform import uris
 from dedup_platform.errors import InferenceError, SourceError
-from dedup_platform.infer import Layout, Sampled, layout_of
+from dedup_platform.infer import LONGEST, Layout, Sampled, layout_of
 from dedup_platform.planning.moments import Clock, utc_now
 from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
@@ -28,8 +28,6 @@ _BEGINNING = 2**20
 _OF_EACH = 4000
 """Records of a file, or of a topic's partition."""
 _MOST_BYTES = 64 * 2**20
-_LONGEST = 256 * 1024
-"""Bytes of a record that is looked at."""
 _RESTS: Mapping[str, Any] = {"settle": "0s"}
 """A file that was just written may be looked at, whoever may still write it."""
 
@@ -103,7 +101,7 @@ def _sampled(place: str, layout: Layout, stream: Stream, rows: Iterator[Mapping[
     for row in rows:
         payload = row["payload"] or b""
         size += len(payload)
-        is_safe = not (row["rejection_reason"] or "").startswith(ENDED_PROCESS) and len(payload) <= _LONGEST
+        is_safe = not (row["rejection_reason"] or "").startswith(ENDED_PROCESS) and len(payload) <= LONGEST
         content = "" if not is_safe else _content(decoder, row)
         if isinstance(content, str):
             malformed += 1

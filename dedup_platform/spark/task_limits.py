@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 __all__ = ["TaskLimits", "is_for_lack_of_memory", "limited", "memory_not_limited", "note_progress"]
 
 _KILOBYTE = 1024
@@ -75,6 +77,8 @@ def note_progress() -> None:
 
 
 def _limit_memory(more: int, soft: int, hard: int) -> None:
+    # At its first use Arrow's allocator reserves a gigabyte of addresses, which would count as if it were all in use.
+    pa.allocate_buffer(1)
     wanted = _data_in_use() + more
     known = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min([wanted, *known]), hard))

@@ -69,6 +69,8 @@ def test_others_by_their_magic() -> None:
         ('{"a": 1}'.encode("utf-16"), "is JSON in UTF-16; convert it to UTF-8"),
         (gzip.compress(b"a,b", mtime=0), "is neither text nor Parquet nor Avro"),
         (b"some prose\nthat is, well, no csv\n", "is no csv: its lines do not have equally many fields"),
+        (b"id,user,at,user,at\n1,u,2024-03-01,x,y\n2,v,2024-03-02,x,y\n", "names user, at more than once"),
+        (b'{"a": "' + b"x" * 2**20, "begins by a line that does not end within 1,048,583 bytes"),
         (b"[1, 2, 3]", "begins by a list in which there are no objects"),
         (b'{"a":\n{"b": 1}\n}\n', "begins as JSON, but no line is an object"),
     ],

@@ -143,6 +143,30 @@ def test_a_nested_segment_like_file(tmp_path: Path) -> None:
     assert counts(rows_of(tmp_path, text)) == [len(events) + copies, len(events), copies, visits]
 
 
+@pytest.mark.parametrize("name", ["时间", "@"])
+def test_names_without_words(name: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    lines = [{"user_id": f"u{n % 3}", "id": f"e{n}", name: f"2024-03-01 10:{n:02}:00"} for n in range(60)]
+    (tmp_path / "in/a.json").write_text("\n".join(map(json.dumps, lines)))
+    said = yaml.safe_load(text_for(tmp_path, tmp_path / "in"))["fields"]
+    assert (said["entity_id"], said["event_id"]) == ("user_id", "id")
+    assert said["event_time"]["field"] in (name, [name])
+
+
+def test_a_header_and_no_records_yet(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("id,user,at\n")
+    with pytest.raises(InferenceError, match="holds no record yet"):
+        text_for(tmp_path, tmp_path / "in")
+
+
+def test_records_that_are_too_long_to_look_at(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text(json.dumps({"id": "1", "text": "x" * 300_000}) + "\n")
+    with pytest.raises(InferenceError, match="could be read; those of more than 256 KiB are left out"):
+        text_for(tmp_path, tmp_path / "in")
+
+
 def test_cloudtrail_as_it_is_delivered(tmp_path: Path, data_dir: Path) -> None:
     """Lists in documents of one long line, and times of arrival that only the names of files tell."""
     folder = tmp_path / "trail"

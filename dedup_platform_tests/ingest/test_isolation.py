@@ -130,6 +130,15 @@ def test_a_record_left_alone_is_copied_even_if_that_takes_more_than_the_limit(tm
     assert reason.startswith(("ended_process:", "unprocessable:MemoryError"))
 
 
+def test_what_libraries_reserve_at_their_first_use_does_not_count(tmp_path: Path) -> None:
+    events = pl.DataFrame({"user": ["u"], "id": ["e"], "at": ["2024-03-01"]})
+    events.write_parquet(tmp_path / "a.parquet")
+    stream = click_stream("parquet", tmp_path)
+    groups = [[(file, 0) for file in list_files(stream, datetime.max.replace(tzinfo=UTC)).ready]]
+    work = Work(stream, partial(files_of_group, stream, groups), 0, TaskLimits(2**30, 60))
+    assert pl.concat(read_apart(work))["rejection_reason"].to_list() == [None]
+
+
 def test_who_reads_together_without_an_end_is_not_read_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,6 +155,18 @@ def test_a_table_whose_metadata_is_lost_goes_too(two: Two) -> None:
     assert two.rows(GOES) == rows
 
 
+@pytest.mark.parametrize("content", [b"", b'["/a/file", "/anot'])
+def test_a_list_that_was_not_written_to_its_end_is_left_aside(two: Two, content: bytes) -> None:
+    removals = two.home / "warehouse" / GOES / "removals"
+    removals.mkdir()
+    (removals / "begun.json").write_bytes(content)
+    rows = two.rows(GOES)
+    Removal(two.platform(), GOES).reset()
+    assert two.files(GOES) == {}
+    two.run(GOES)
+    assert two.rows(GOES) == rows
+
+
 def test_a_table_of_somebody_else_stays(two: Two) -> None:
     catalog = two.platform().lake.catalog.iceberg
     catalog.create_table((GOES, "mine"), catalog.load_table((GOES, tables.SESSIONS)).schema())
