@@ -31,7 +31,7 @@ PINS_WITH_EXTRAS := gql[requests] uvicorn[standard]
 COMPILE := $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock"
 
-.PHONY: help setup java demo test soak histories fuzz test-thorough lint dev bench lock clean
+.PHONY: help setup java demo test soak histories fuzz test-thorough lint docs dev bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,11 +68,15 @@ fuzz: setup ## damage files and messages of every format and have them read, unt
 test-thorough: setup java ## run every test, the longest ones in full
 	$(TEST) --thorough --timeout 3600
 
-lint: setup ## check style, formatting, types and import boundaries
+lint: setup ## check style, formatting, types, import boundaries and the links of docs/
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/mkdocs build --strict --quiet
+
+docs: setup ## build the pages of docs/ as a site in build/docs; a link that leads nowhere is an error
+	$(BIN)/mkdocs build --strict
 
 dev: setup java ## open Dagster's UI (port 3000) and a warm Spark for DEDUP_PLATFORM_STREAMS
 	exec $(BIN)/python -m dedup_platform.dev --port $(PORT) --spark-port $(SPARK_PORT)
