@@ -86,7 +86,7 @@ bench: setup java ## measure speed and memory beside other engines (BENCH="..." 
 
 lock: setup ## renew requirements.lock from pyproject.toml, and of it what it takes to run but not to test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(COMPILE) --extra dev --extra bench pyproject.toml -o requirements.lock
+	$(COMPILE) --extra dev --extra bench --extra lineage pyproject.toml -o requirements.lock
 	$(COMPILE) --constraint requirements.lock pyproject.toml -o requirements-run.lock
 	@for lock in requirements.lock requirements-run.lock; do for pin in $(PINS_WITH_EXTRAS); do \
 		pinned=$$(sed -n "/^$${pin%%[*}==/,/^    # via/p" $$lock | \

@@ -173,6 +173,8 @@ class Settings(BaseSettings):
     """The port on which `make dev` serves metrics for Prometheus; without it it serves none."""
     metrics_address: IPvAnyAddress = IPv4Address("127.0.0.1")
     """The address of this machine on which metrics are served. They hold names and numbers, but no record."""
+    lineage_namespace: Annotated[str, Field(min_length=1), AfterValidator(_printable)] | None = None
+    """The namespace of the jobs as which commits are told to OpenLineage; without it none is told."""
 
     @property
     def stream_files(self) -> Path | None:

@@ -264,7 +264,9 @@ class Platform(Context):
         # A feed has the columns that the stream file names, so its table must.
         retry_on_conflict(self.lake.evolve)(definition)
         followed = tables.followers_of(definition) if only is None else only
-        return [self._follow(definition, table, beside) for table in followed]
+        done = [self._follow(definition, table, beside) for table in followed]
+        self.lineage.tell(definition)
+        return done
 
     def _follow(self, stream: Stream, table: str, beside: bool) -> FeedCommit:
         if table not in tables.FEED_OF:

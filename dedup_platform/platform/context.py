@@ -14,6 +14,7 @@ from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.snapshots import bucket_count
 from dedup_platform.ledger import Ledger
 from dedup_platform.planning.moments import Clock
+from dedup_platform.platform.lineage import Lineage
 from dedup_platform.retries import retry_on_conflict
 from dedup_platform.settings import Settings
 from dedup_platform.spark.connect import translate_connect_errors
@@ -36,6 +37,7 @@ class Context:
         self.clock = clock
         self.lake = Lakehouse(Catalog(settings), cache(spark))
         self.ledger = Ledger(settings, self.lake.catalog, self.stream)
+        self.lineage = Lineage(settings, self.lake.catalog, lambda: self.ledger.engine)
 
     def stream(self, name: str) -> Stream:
         """A stream by its name; raises UnknownStreamError."""

@@ -53,4 +53,5 @@ class Rebuilding:
             return self._context.work(rebuild, turn)
 
         work = self._claims.work(stream, table, asked, step, bar=bar, beside=beside)
+        self._context.lineage.tell(stream)
         return replace(reduce(Commit.then, work.done, Commit(table, None, "nothing")), left=work.left)

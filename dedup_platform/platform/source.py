@@ -116,4 +116,5 @@ class Source:
     def _batches(self, stream: str) -> Iterator[Commit]:
         definition = self._context.prepare(stream)
         while commit := self._context.work(self._ingest.next_batch, definition, self._context.clock()):
+            self._context.lineage.tell(definition)
             yield commit
