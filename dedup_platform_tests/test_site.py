@@ -12,7 +12,8 @@ from dedup_platform_tests.conftest import PROJECT
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
     """Build the site as `make docs` does, somewhere else."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", config, "--site-dir", site]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config)]
+    command += ["--site-dir", str(site)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

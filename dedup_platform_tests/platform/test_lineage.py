@@ -83,7 +83,7 @@ def test_each_commit_is_told_with_what_it_read_and_wrote(
         for job, each in found.items()
     }
     assert edges == {
-        "clicks.ingest": (str(stream.source.root), ["raw_events"]),
+        "clicks.ingest": (str(stream.files.root), ["raw_events"]),
         "clicks.deduplicate": (f"{warehouse}/raw_events", ["deduplicated_events"]),
         "clicks.fragments": (f"{warehouse}/deduplicated_events", ["session_fragments"]),
         "clicks.sessions": (f"{warehouse}/session_fragments", ["sessions"]),
