@@ -16,7 +16,7 @@ from openlineage.client.event_v2 import RunEvent
 from dedup_platform.errors import SettingsError
 from dedup_platform.ledger import told
 from dedup_platform.platform import Platform, lineage
-from dedup_platform.platform.lineage_events import JOBS, REPLAY, dataset_of, event
+from dedup_platform.platform.lineage_events import JOBS, REPLAY, event
 from dedup_platform.settings import Settings, load_settings
 from dedup_platform.stream import KafkaSource, Stream
 from dedup_platform.testing import lay_out, light_platform, make_stream, record, utc, write_batch
@@ -244,21 +244,6 @@ def test_the_page_tells_it_as_it_is(
     Path("openlineage.yml").write_text(transport)
     take_in(platform, stream, "first", 0)
     assert jobs(events_in(tmp_path / "lineage.jsonl")) == ["clicks.ingest"]
-
-
-@pytest.mark.parametrize(
-    ("location", "named"),
-    [
-        ("/lake/clicks/sessions", ("file", "/lake/clicks/sessions")),
-        ("/lake/#1/what?", ("file", "/lake/#1/what?")),
-        ("file:///lake/clicks", ("file", "/lake/clicks")),
-        ("s3://bucket/lake/clicks", ("s3://bucket", "lake/clicks")),
-        ("s3a://bucket/lake/clicks/", ("s3://bucket", "lake/clicks")),
-        ("s3://bucket", ("s3://bucket", "/")),
-    ],
-)
-def test_datasets_are_named_by_where_they_lie(location: str, named: tuple[str, str]) -> None:
-    assert dataset_of(location) == named
 
 
 def told_of(settings: Settings, platform: Platform, stream: Stream) -> RunEvent:
