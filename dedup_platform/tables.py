@@ -24,6 +24,8 @@ SESSION_ALIASES = "session_aliases"
 AUDIT = "audit"
 REJECTED_EVENTS = "rejected_events"
 """Those rows of `raw_events` that are rejected, where they are named like a table."""
+SOURCE = "source"
+"""Where a stream's records come from, where it is named like a table."""
 
 INPUT_OF = {DEDUPLICATED_EVENTS: RAW_EVENTS, SESSION_FRAGMENTS: DEDUPLICATED_EVENTS, SESSIONS: SESSION_FRAGMENTS}
 """Each planned table and the table that it is built from, in the order of building. `duplicate_events` is written with

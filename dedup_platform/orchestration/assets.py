@@ -15,7 +15,6 @@ from dedup_platform.orchestration.metadata import (
     chosen_partitions,
     column_schema,
     report,
-    report_command,
     results,
     written_with,
 )
@@ -58,12 +57,12 @@ def _asset(stream: Stream, table: str) -> dg.AssetsDefinition:
 
 
 def _spec(stream: Stream, table: str) -> dg.AssetSpec:
-    input_table = tables.INPUT_OF.get(tables.DEDUPLICATED_EVENTS if table == tables.DUPLICATE_EVENTS else table)
+    built_as = tables.DEDUPLICATED_EVENTS if table == tables.DUPLICATE_EVENTS else table
     return dg.AssetSpec(
         asset_key(stream, table),
-        deps=[asset_key(stream, input_table)] if input_table else [],
+        deps=[asset_key(stream, tables.INPUT_OF.get(built_as, tables.SOURCE))],
         description=TABLE_COMMENTS[table],
-        metadata=column_schema(stream, table) | report_command(stream),
+        metadata=column_schema(stream, table),
         group_name=stream.name,
         kinds={"spark", "iceberg"},
     )

@@ -1,6 +1,6 @@
 """All definitions of a deployment, made from its stream files."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
@@ -11,6 +11,7 @@ from dedup_platform.errors import StreamFileError
 from dedup_platform.orchestration.alerts import alert_sensors
 from dedup_platform.orchestration.assets import stream_assets
 from dedup_platform.orchestration.broken import broken_assets
+from dedup_platform.orchestration.described import described, source_asset
 from dedup_platform.orchestration.feeds import audit_asset, feed_assets, publish_job, unpublished_sensor
 from dedup_platform.orchestration.health import health_checks
 from dedup_platform.orchestration.jobs import ingest_job, repair_job, unlisted_job
@@ -35,16 +36,12 @@ def build_definitions(
 
     A broken stream file is an asset that says so.
     """
-    assets = [
-        each
-        for stream in streams.values()
-        for each in (*stream_assets(stream), *feed_assets(stream), audit_asset(stream), *sink_assets(stream))
-    ]
+    assets = [each for stream in streams.values() for each in described(stream, settings, _assets(stream))]
     resources = {"spark": spark_resource(settings), "platform": platform_resource(settings, streams, clock)}
     repairs = {name: (repair_job(stream), unlisted_job(stream, resources)) for name, stream in streams.items()}
     upkeep = [maintenance_job(streams.values())] if streams else []
     return dg.Definitions(
-        assets=[*assets, *map(rejected_asset, streams.values()), *broken_assets(broken or {})],
+        assets=[*assets, *broken_assets(broken or {})],
         asset_checks=[each for stream in streams.values() for each in (rejected_check(stream), health_checks(stream))],
         jobs=[
             *map(ingest_job, streams.values()),
@@ -68,3 +65,12 @@ def build_definitions(
         loggers=loggers,
         executor=dg.in_process_executor,
     )
+
+
+def _assets(stream: Stream) -> Iterator[dg.AssetsDefinition | dg.AssetSpec]:
+    yield source_asset(stream)
+    yield from stream_assets(stream)
+    yield from feed_assets(stream)
+    yield audit_asset(stream)
+    yield from sink_assets(stream)
+    yield rejected_asset(stream)

@@ -35,6 +35,7 @@ from dedup_platform.stream.source import FilesSource, KafkaSource, Source
 from dedup_platform.stream.values import (
     PUBLISHED_COLUMNS,
     Count,
+    Owner,
     Part,
     Problem,
     StreamName,
@@ -83,6 +84,8 @@ class Stream(Part):
     """Which changes matter to consumers, and the sinks that get them."""
     claims: Claims = Claims()
     """What becomes of a request for what another process is at."""
+    owner: Owner | None = Field(None, exclude_if=lambda owner: owner is None)
+    """Whom to ask about the stream, an email address or `team:name`. Dagster's UI shows it, and filters by it."""
     health: Health = Field(Health(), exclude_if=lambda health: health == Health())
     """From where on the stream is not well."""
     _origin: Path = PrivateAttr(default_factory=Path.cwd)

@@ -28,6 +28,7 @@ _TAKEN = (
     "session_aliases",
     "audit",
     "rejected_events",
+    "source",
 )
 _OWN_TABLES = ("dedup_platform_sinks", "dedup_platform_refused")
 IN_EVERY_TABLE = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
@@ -89,7 +90,7 @@ def _known_kind(value: Any) -> Any:
 
 def _sink_name(value: str) -> str:
     if value in _TAKEN:
-        raise ValueError(f"is a table of every stream; choose a name other than {', '.join(_TAKEN)}")
+        raise ValueError(f"is an asset of every stream; choose a name other than {', '.join(_TAKEN)}")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,49}", value):
         raise ValueError("is no name; write at most 50 lower-case letters, digits and _, starting with a letter")
     return value

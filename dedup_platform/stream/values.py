@@ -30,6 +30,7 @@ __all__ = [
     "Duration",
     "FieldName",
     "FieldNames",
+    "Owner",
     "Part",
     "PathText",
     "PositiveDuration",
@@ -193,6 +194,14 @@ def _path(value: str) -> str:
     return value
 
 
+def _owner(value: str) -> str:
+    # As Dagster has it, which would otherwise refuse the definitions of all streams.
+    is_address = re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}", value)
+    if not is_address and not re.fullmatch(r"team:[^\s:][^\x00-\x1f\x7f]{0,99}", value):
+        raise ValueError("is no owner; write an email address, or team: and its name behind it")
+    return value
+
+
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         raise ValueError("names one field twice")
@@ -236,5 +245,6 @@ _A_NAME = WithJsonSchema({"title": "name", "type": "string", "pattern": "^[a-z][
 ColumnName = Annotated[Text, AfterValidator(_column_name), _A_NAME]
 StreamName = Annotated[Text, AfterValidator(_stream_name), _A_NAME]
 TableColumn = Annotated[Text, AfterValidator(_lower_case_name), _A_NAME]
+Owner = Annotated[Text, AfterValidator(_owner)]
 FieldName = Annotated[Text, AfterValidator(_field_name)]
 FieldNames = Annotated[tuple[FieldName, ...], Field(min_length=1), AfterValidator(_distinct)]

@@ -37,7 +37,7 @@ def test_every_stream_has_its_assets_jobs_and_sensors(definitions: dg.Definition
     keys = {
         f"{name}/{table}"
         for name in ("daily", "hourly")
-        for table in (*tables.ALL, *tables.FOLLOWER_OF.values(), tables.AUDIT, "rejected_events")
+        for table in ("source", *tables.ALL, *tables.FOLLOWER_OF.values(), tables.AUDIT, "rejected_events")
     }
     assert {key.to_user_string() for key in graph.get_all_asset_keys()} == keys
     assert {job.name for job in definitions.resolve_all_job_defs()} >= {
@@ -92,7 +92,7 @@ def test_a_stream_without_sessions_has_neither_assets_nor_steps_for_them(tmp_pat
     stream = make_stream(tmp_path, "plain").model_copy(update={"sessions": None})
     definitions = build_definitions(Settings(home=tmp_path), {"plain": stream})
     keys = {key.path[1] for key in definitions.resolve_asset_graph().get_all_asset_keys()}
-    assert keys == {*tables.all_of(stream), tables.EVENT_CHANGES, tables.AUDIT, "rejected_events"}
+    assert keys == {"source", *tables.all_of(stream), tables.EVENT_CHANGES, tables.AUDIT, "rejected_events"}
     for job in ("plain_ingest", "plain_repair", "plain_repair_unlisted", "plain_publish", "maintenance"):
         nodes = definitions.resolve_job_def(job).graph.node_defs
         assert nodes

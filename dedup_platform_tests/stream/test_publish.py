@@ -48,8 +48,8 @@ def test_sinks_are_read(tmp_path: Path) -> None:
     [
         ("postgres,", "redis,", "publish.sinks.marts.kind: must be 'postgres', 'kafka', 'files' or 'custom' (got 're"),
         ("follows: sessions", "follows: raw_events", "publish.sinks.marts.follows: must be 'sessions' or 'dedupl"),
-        ("marts:", "sessions:", "publish.sinks.sessions: is a table of every stream; choose a name other than"),
-        ("marts:", "session_aliases:", "publish.sinks.session_aliases: is a table of every stream; choose a name"),
+        ("marts:", "sessions:", "publish.sinks.sessions: is an asset of every stream; choose a name other than"),
+        ("marts:", "session_aliases:", "publish.sinks.session_aliases: is an asset of every stream; choose a name"),
         ("marts:", "Marts:", "publish.sinks.Marts: is no name; write at most 50 lower-case letters"),
         ("public.sessions", "sessions", "publish.sinks.marts.table: is no table; write schema.table"),
         ("public.sessions", "a.dedup_platform_sinks", "publish.sinks.marts.table: is a table of the platform's own"),
