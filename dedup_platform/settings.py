@@ -161,6 +161,9 @@ class Settings(BaseSettings):
     """Seconds of processor time that such a task may take until it gets on by a record, or some read at once."""
     registry_login: Annotated[str | None, AfterValidator(_printable), AfterValidator(_login)] = Field(None, repr=False)
     """`user:password` for the schema registries that stream files name, in sources and sinks."""
+    previews: bool = True
+    """Whether Dagster's UI shows some rows of what a run changed: they stay in Dagster's records until the run is
+    deleted there."""
     sensor_interval: Annotated[int, Field(ge=1)] = 15
     """Seconds between two ticks of a sensor."""
     ui_hosts: Annotated[frozenset[str] | None, NoDecode, BeforeValidator(_host_names)] = None

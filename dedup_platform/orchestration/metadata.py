@@ -13,7 +13,9 @@ from dedup_platform.comments import column_comments
 from dedup_platform.errors import ConservationError
 from dedup_platform.lake.commits import Commit
 from dedup_platform.orchestration.checks import CHECKS, evaluations, unbalanced
+from dedup_platform.orchestration.lineage import column_lineage
 from dedup_platform.orchestration.partitions import listing, ordinals
+from dedup_platform.orchestration.previews import of_sessions
 from dedup_platform.orchestration.rejected import report_rejected
 from dedup_platform.orchestration.runs import SNAPSHOT_ID
 from dedup_platform.planning.completeness import Completeness
@@ -25,7 +27,9 @@ from dedup_platform.spark.connect import translate_connect_errors
 from dedup_platform.stream import Stream
 
 Context = dg.AssetExecutionContext | dg.OpExecutionContext
-Metadata = Mapping[str, float | str | dg.JsonMetadataValue]
+Metadata = Mapping[str, float | str | dg.JsonMetadataValue | dg.TableMetadataValue | dg.TableColumnLineage]
+
+_NOTHING = PartitionFigures()
 
 
 def asset_key(stream: Stream, table: str) -> dg.AssetKey:
@@ -69,10 +73,15 @@ def report(
         untold -= commit.partitions.keys()
         reached = platform.completeness(stream.name)
         held = platform.figures.of(stream.name, commit.partitions)
+        # What the UI shows of a table it takes from its newest event.
+        newest = max(chosen or filter(listed.__contains__, commit.partitions), default=None)
+        preview = of_sessions(context, platform, stream, commit.snapshot_id) if table == tables.SESSIONS else {}
         for name in written_with(table):
             for partition, done in sorted(commit.partitions.items()):
                 metadata = {**figures_of(name, held[partition]), **_metadata(commit, done)}
                 metadata |= {**_state(reached, partition), **explained(stream, name, partition)}
+                metadata |= _row_counts(platform, stream, name, held[partition])
+                metadata |= {**column_lineage(stream, name), **preview} if partition == newest else {}
                 if partition in chosen or partition in listed:
                     _tell(context, stream, name, partition, metadata, partition in chosen)
                 else:
@@ -101,8 +110,10 @@ def _tell_unchanged(
     reached, held = platform.completeness(stream.name), platform.figures.of(stream.name, partitions)
     for partition in sorted(partitions):
         for name in written_with(table):
-            figures = figures_of(name, held[partition]) if held else {}
-            metadata = {**figures, "changed": False, **_state(reached, partition)}
+            figures = held.get(partition, _NOTHING)
+            metadata = {**figures_of(name, figures), "changed": False, **_state(reached, partition)}
+            metadata |= _row_counts(platform, stream, name, figures)
+            metadata |= column_lineage(stream, name) if partition == max(partitions) else {}
             _tell(context, stream, name, partition, metadata, is_chosen=True)
 
 
@@ -158,7 +169,8 @@ def sentence(commit: Commit) -> str:
 
 def unlisted(stream: Stream, table: str, partition: int, metadata: Metadata) -> str:
     """What is said of a partition where Dagster has no key to say it of."""
-    plotted = ", ".join(f"{name} {value:g}" for name, value in metadata.items() if isinstance(value, int | float))
+    numbers = {name: value for name, value in metadata.items() if isinstance(value, int | float) and "/" not in name}
+    plotted = ", ".join(f"{name} {value:g}" for name, value in numbers.items())
     return f"{stream.name}/{table}: Dagster has no partition {stream.partitions.key(partition)} to show: {plotted}"
 
 
@@ -170,6 +182,11 @@ def figures_of(table: str, figures: PartitionFigures) -> Metadata:
     if table == tables.DEDUPLICATED_EVENTS:
         told |= {"duplicates": figures.rows(tables.DUPLICATE_EVENTS), **figures.lateness()}
     return {name: number for name, number in told.items() if number is not None}
+
+
+def _row_counts(platform: Platform, stream: Stream, table: str, figures: PartitionFigures) -> Metadata:
+    """How many rows the table and this partition have, by the names under which Dagster looks for it."""
+    return {"dagster/row_count": platform.rows(stream.name, table), "dagster/partition_row_count": figures.rows(table)}
 
 
 def _metadata(commit: Commit, done: Mapping[str, float]) -> Metadata:

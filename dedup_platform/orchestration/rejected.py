@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 import dagster as dg
 
 from dedup_platform import tables
+from dedup_platform.orchestration.previews import of_rejected
 from dedup_platform.platform import Platform
 from dedup_platform.stream import Stream
 
@@ -50,7 +51,8 @@ def report_rejected(context: Context, platform: Platform, stream: Stream, snapsh
         return
     reasons = platform.rejected.added_by_reason(stream.name, snapshot_ids)
     metadata = {"total": platform.rejected.count(stream.name), **_counts(reasons)}
-    context.log_event(dg.AssetMaterialization(_key(stream), metadata=metadata))
+    preview = of_rejected(context, platform, stream, snapshot_ids) if reasons else {}
+    context.log_event(dg.AssetMaterialization(_key(stream), metadata={**metadata, **preview}))
     evaluation = dg.AssetCheckEvaluation(
         _key(stream), CHECK, passed=not reasons, severity=dg.AssetCheckSeverity.WARN, metadata=_counts(reasons)
     )

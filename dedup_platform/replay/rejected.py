@@ -21,7 +21,7 @@ from dedup_platform.errors import ConservationError, FilesReplacedError, Unknown
 from dedup_platform.lake.lakehouse import Lakehouse
 from dedup_platform.lake.receipts import RewriteReceipt, SummaryValues
 from dedup_platform.lake.snapshots import added_rejected_files, ancestry, cell_of
-from dedup_platform.lake.table_files import TableFiles
+from dedup_platform.lake.table_files import TableFiles, frame_of
 from dedup_platform.ledger import Ledger
 from dedup_platform.planning.cells import Cell
 from dedup_platform.replay.rewrite import (
@@ -133,7 +133,7 @@ class Rejected:
         )
         for table, file in self._files(stream):
             for batch in table.batches(file, COLUMNS):
-                for row in _frame(batch).filter(wanted).iter_rows(named=True):
+                for row in frame_of(batch).filter(wanted).iter_rows(named=True):
                     return RejectedRecord(**row)
         raise UnknownRecordError(
             f"{stream.name}: there is no rejected record {coordinates[2]} of {coordinates[0]} (partition "
@@ -149,7 +149,7 @@ class Rejected:
         for snapshot in (each for each in loaded.snapshots() if each.snapshot_id in wanted):
             for file in added_rejected_files(loaded, snapshot):
                 for batch in table.batches(file, ["rejection_reason"]):
-                    counts.update(_frame(batch)["rejection_reason"].to_list())
+                    counts.update(frame_of(batch)["rejection_reason"].to_list())
         return counts
 
     def newest_batch(self, stream: Stream) -> int | None:
@@ -240,7 +240,7 @@ class Rejected:
         """The chosen records, some at a time; of a payload the beginning."""
         for table, file in self._files(stream):
             for batch in table.batches(file, names):
-                rows = _frame(_without_ends(batch))
+                rows = frame_of(without_ends(batch))
                 yield rows.filter(choice.of(rows))
 
     def _files(self, stream: Stream) -> Iterator[tuple[TableFiles, DataFile]]:
@@ -262,18 +262,13 @@ def _counted(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _without_ends(rows: pa.Table) -> pa.Table:
+def without_ends(rows: pa.Table) -> pa.Table:
+    """The same rows with the beginning of each payload only."""
     if "payload" not in rows.column_names:
         return rows
     place = rows.column_names.index("payload")
     beginning = pc.binary_slice(rows["payload"].cast(pa.binary()), 0, PREVIEW_BYTES)
     return rows.set_column(place, "payload", beginning)
-
-
-def _frame(rows: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(rows)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
 
 
 def _disturbed(left: set[Cell], entered: set[Cell]) -> set[Cell]:
