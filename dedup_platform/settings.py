@@ -141,6 +141,8 @@ class Settings(BaseSettings):
     """The control database, SQLite or Postgres."""
     dagster_uri: Annotated[str, AfterValidator(uris.dagster_database)] | None = Field(default=None, repr=False)
     """Dagster's own database in Postgres; without it SQLite in `DAGSTER_HOME`."""
+    compute_logs: Annotated[str, Field(pattern=r"^s3://[^/\s]+/[^/\s][^\s]*$")] | None = None
+    """`s3://bucket/prefix` where Dagster keeps what steps print; without it in `DAGSTER_HOME`."""
     spark_master: str = "local[*]"
     """Spark's master."""
     spark_remote: Annotated[str, AfterValidator(_printable)] | None = Field(default=None, repr=False)

@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from dedup_platform import tables
 from dedup_platform.errors import SettingsError
-from dedup_platform.orchestration import runs
+from dedup_platform.orchestration import compute_logs, runs
 from dedup_platform.orchestration.build import build_definitions
 from dedup_platform.orchestration.event_log import kept_open
 from dedup_platform.orchestration.failures import as_raised
@@ -33,6 +33,7 @@ LISTED = {".dagster/repository": "__repository__@dedup_platform.definitions"}
 """The label of `workspace.yaml`'s code location: the UI lists a run that carries it under its job."""
 
 DAGSTER_URI = f"{ENV_PREFIX}DAGSTER_URI"
+COMPUTE_LOGS = f"{ENV_PREFIX}COMPUTE_LOGS"
 # Dagster reads the variable itself: what may be a password is in no file.
 _ON_POSTGRES = f"""
 storage:
@@ -54,17 +55,23 @@ def steps_of(stream: Stream) -> int:
 def make_dagster_home(settings: Settings) -> None:
     """Create Dagster's home, with settings of Dagster's where there are none.
 
-    Raises SettingsError if those that are there do not know of the database that the deployment's settings name.
+    Raises SettingsError if those that are there do not know of what the deployment's settings name: the database, or
+    the place of what steps print.
     """
     home = settings.dagster_home
     home.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     configuration = home / "dagster.yaml"
     storage = _ON_POSTGRES if settings.dagster_uri else ""
+    output = compute_logs.section(settings)
     if not configuration.exists():
         default = files(__package__).joinpath("dagster.yaml").read_text("utf-8")
-        configuration.write_text(default + storage, encoding="utf-8")
-    elif storage and f"env: {DAGSTER_URI}" not in configuration.read_text("utf-8"):
+        configuration.write_text(default + storage + output, encoding="utf-8")
+        return
+    found = configuration.read_text("utf-8")
+    if storage and f"env: {DAGSTER_URI}" not in found:
         raise SettingsError(f"{DAGSTER_URI}: {configuration} was made without it. Add to that file:\n{storage}")
+    if output and not compute_logs.is_in(found, settings):
+        raise SettingsError(f"{COMPUTE_LOGS}: {configuration} was made without it. Have in that file:\n{output}")
 
 
 @contextmanager
