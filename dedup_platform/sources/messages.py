@@ -153,8 +153,8 @@ class MessageReader:
         if "undivided" in context:
             return self._only_content(payload, context)
         if context["format"] == "csv":
-            said = {name: context.get(name, usual) for name, usual in USUAL._asdict().items()}
-            return csv_content(payload, context["header"], Dialect(**said))
+            dialect = Dialect(context.get("delimiter", USUAL.delimiter), context.get("quote", USUAL.quote))
+            return csv_content(payload, context["header"], dialect)
         if context["format"] in ("json", "parquet") or "encoding" in context:
             return json_content(payload)
         return self._encoded_content(payload, context)

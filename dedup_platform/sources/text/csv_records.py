@@ -206,8 +206,9 @@ def _joined(lines: list[bytes]) -> bytes:
 def _reader(lines: list[bytes], dialect: Dialect, start: int = 0) -> Any:
     csv.field_size_limit(sys.maxsize)  # Lines bounds the lines, and `parsed` the records
     texts = (lines[number].decode("utf-8", "surrogateescape") for number in range(start, len(lines)))
-    quoting = csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE
-    return csv.reader(texts, strict=True, delimiter=dialect.delimiter, quotechar=dialect.quote or None, quoting=quoting)
+    if not dialect.quote:
+        return csv.reader(texts, strict=True, delimiter=dialect.delimiter, quoting=csv.QUOTE_NONE)
+    return csv.reader(texts, strict=True, delimiter=dialect.delimiter, quotechar=dialect.quote)
 
 
 def _is_text(payload: bytes) -> bool:
