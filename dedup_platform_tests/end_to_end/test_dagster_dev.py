@@ -35,6 +35,7 @@ from dedup_platform_tests.end_to_end.browser import (
 )
 from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, Webserver, dagster_dev, wait_until
 from dedup_platform_tests.end_to_end.processes import CommandLine
+from dedup_platform_tests.end_to_end.shown import rejected_and_replayed, what_an_asset_shows
 from dedup_platform_tests.end_to_end.stuck import silence, write_stuck_stream
 from dedup_platform_tests.orchestration.conftest import QUIET
 from dedup_platform_tests.servers import new_name
@@ -60,9 +61,13 @@ def test_a_day_with_dagster_dev(tmp_path: Path, settings: Settings, spark: Spark
             stuck = [server.materialize([[name, tables.RAW_EVENTS]], DAYS[0]) for name in STUCK]
             if command := chromium_command():
                 with chromium(command) as browser:
+                    what_an_asset_shows(browser, server, stream, DAYS[3])
                     clicks_of_a_person(browser, server, stream)
                     an_outage_and_the_way_out(browser, server, stream)
                     answers_no_foreign_page(browser, server, stream)
+                    stream = rejected_and_replayed(browser, server, stream, CommandLine(environment))
+                    platform = Platform(settings, {stream.name: stream}, lambda: spark)
+                    wait_until(lambda: is_repaired(platform, stream), "what was replayed is repaired", PATIENCE)
             a_day(server, stream)
             assert "SUCCESS" not in map(server.status, stuck)
     check(Platform(settings, {stream.name: stream}, lambda: spark), stream)
@@ -168,7 +173,11 @@ def a_day(server: Webserver, stream: Stream) -> None:
 
 def check(platform: Platform, stream: Stream) -> None:
     assert wrong_rows(platform, stream.name) == []
-    assert not any(plan.stale for plan in platform.plan(stream.name))
+    assert is_repaired(platform, stream)
+
+
+def is_repaired(platform: Platform, stream: Stream) -> bool:
+    return not any(plan.stale for plan in platform.plan(stream.name))
 
 
 def count(uri: str, table: str) -> int:
@@ -223,17 +232,22 @@ def backfill_a_range(server: Webserver, stream: Stream) -> None:
 def drop_a_late_file(server: Webserver, stream: Stream) -> None:
     """It lands in the second day; the sensor asks for that day only."""
     late = record("a", "late", utc("2024-03-02T10:10"), utc("2024-03-20T10:00"), page="/", quantity=1)
-    write_batch(stream, lay_out([late], "late.json"))
     repairs = {"dagster/sensor_name": f"{stream.name}_late_partitions"}
+    earlier = {run["runId"] for run in server.runs(**repairs)}
+
+    def new(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [run for run in runs if run["runId"] not in earlier]
+
+    write_batch(stream, lay_out([late], "late.json"))
     sparks = set[int]()
 
-    def is_repaired() -> bool:
+    def is_done() -> bool:
         sparks.update(server.sparks())
-        return any(run["status"] == "SUCCESS" for run in server.runs(**repairs))
+        return any(run["status"] == "SUCCESS" for run in new(server.runs(**repairs)))
 
-    wait_until(is_repaired, "the sensor's repair ends", PATIENCE)
+    wait_until(is_done, "the sensor's repair ends", PATIENCE)
     assert len(sparks) == 1, "a run started a Spark of its own"
-    [run] = server.runs(**repairs)
+    [run] = new(server.runs(**repairs))
     assert [run["tags"][f"dagster/asset_partition_range_{end}"] for end in ("start", "end")] == [DAYS[1]] * 2
     assert run["tags"]["dedup_platform/reason"] == "late"
 
