@@ -31,6 +31,9 @@ INPUT_OF = {DEDUPLICATED_EVENTS: RAW_EVENTS, SESSION_FRAGMENTS: DEDUPLICATED_EVE
 """Each planned table and the table that it is built from, in the order of building. `duplicate_events` is written with
 `deduplicated_events`. Which of them a stream has, `derived` tells."""
 
+BUILT_FROM = {DUPLICATE_EVENTS: RAW_EVENTS, **INPUT_OF}
+"""The same with the table that is written beside another."""
+
 DERIVED = tuple(INPUT_OF)
 ALL = (RAW_EVENTS, DUPLICATE_EVENTS, *DERIVED)
 """The tables whose rows lie in cells. Which of them a stream has, `all_of` tells."""

@@ -57,10 +57,9 @@ def _asset(stream: Stream, table: str) -> dg.AssetsDefinition:
 
 
 def _spec(stream: Stream, table: str) -> dg.AssetSpec:
-    built_as = tables.DEDUPLICATED_EVENTS if table == tables.DUPLICATE_EVENTS else table
     return dg.AssetSpec(
         asset_key(stream, table),
-        deps=[asset_key(stream, tables.INPUT_OF.get(built_as, tables.SOURCE))],
+        deps=[asset_key(stream, tables.BUILT_FROM.get(table, tables.SOURCE))],
         description=TABLE_COMMENTS[table],
         metadata=column_schema(stream, table),
         group_name=stream.name,

@@ -32,10 +32,9 @@ _SESSION: Mapping[str, Sequence[str]] = {
 
 def column_lineage(stream: Stream, table: str) -> dict[str, dg.TableColumnLineage]:
     """The columns of a derived table, each with those that it is made of, as metadata; nothing of other tables."""
-    if table not in (tables.DUPLICATE_EVENTS, *tables.DERIVED):
+    if table not in tables.BUILT_FROM:
         return {}
-    above = tables.INPUT_OF.get(tables.DEDUPLICATED_EVENTS if table == tables.DUPLICATE_EVENTS else table)
-    key = dg.AssetKey([stream.name, str(above)])
+    key = dg.AssetKey([stream.name, tables.BUILT_FROM[table]])
     made_of = {
         column: [dg.TableColumnDep(key, each) for each in inputs] for column, inputs in _inputs(stream, table).items()
     }

@@ -77,10 +77,11 @@ def report(
         newest = max(chosen or filter(listed.__contains__, commit.partitions), default=None)
         preview = of_sessions(context, platform, stream, commit.snapshot_id) if table == tables.SESSIONS else {}
         for name in written_with(table):
+            in_all = platform.rows(stream.name, name)
             for partition, done in sorted(commit.partitions.items()):
                 metadata = {**figures_of(name, held[partition]), **_metadata(commit, done)}
                 metadata |= {**_state(reached, partition), **explained(stream, name, partition)}
-                metadata |= _row_counts(platform, stream, name, held[partition])
+                metadata |= _row_counts(in_all, held[partition].rows(name))
                 metadata |= {**column_lineage(stream, name), **preview} if partition == newest else {}
                 if partition in chosen or partition in listed:
                     _tell(context, stream, name, partition, metadata, partition in chosen)
@@ -108,11 +109,12 @@ def _tell_unchanged(
 ) -> None:
     """Tell of chosen partitions that no commit touched, or a backfill would count them as failed."""
     reached, held = platform.completeness(stream.name), platform.figures.of(stream.name, partitions)
+    in_all = {name: platform.rows(stream.name, name) for name in written_with(table)}
     for partition in sorted(partitions):
         for name in written_with(table):
             figures = held.get(partition, _NOTHING)
             metadata = {**figures_of(name, figures), "changed": False, **_state(reached, partition)}
-            metadata |= _row_counts(platform, stream, name, figures)
+            metadata |= _row_counts(in_all[name], figures.rows(name))
             metadata |= column_lineage(stream, name) if partition == max(partitions) else {}
             _tell(context, stream, name, partition, metadata, is_chosen=True)
 
@@ -184,9 +186,9 @@ def figures_of(table: str, figures: PartitionFigures) -> Metadata:
     return {name: number for name, number in told.items() if number is not None}
 
 
-def _row_counts(platform: Platform, stream: Stream, table: str, figures: PartitionFigures) -> Metadata:
-    """How many rows the table and this partition have, by the names under which Dagster looks for it."""
-    return {"dagster/row_count": platform.rows(stream.name, table), "dagster/partition_row_count": figures.rows(table)}
+def _row_counts(table: int, partition: int) -> Metadata:
+    """How many rows the table and a partition have, by the names under which Dagster looks for it."""
+    return {"dagster/row_count": table, "dagster/partition_row_count": partition}
 
 
 def _metadata(commit: Commit, done: Mapping[str, float]) -> Metadata:

@@ -39,8 +39,7 @@ JOBS = {
 REPLAY = "replay"
 """What writes `raw_events` anew: records that were decoded again, or dropped."""
 _READ = {
-    tables.DUPLICATE_EVENTS: tables.RAW_EVENTS,
-    **tables.INPUT_OF,
+    **tables.BUILT_FROM,
     **tables.FOLLOWED,
     tables.SESSION_ALIASES: tables.SESSION_CHANGES,
 }

@@ -42,7 +42,6 @@ from dedup_platform.sources.text.lines import Lines
 from dedup_platform.spark.task_limits import is_for_lack_of_memory
 from dedup_platform.spark.workers import prepare_worker
 from dedup_platform.stream import FilesSource, Stream
-from dedup_platform.stream.format import Format
 
 __all__ = [
     "Listing",
@@ -175,12 +174,8 @@ def _records(stream: Stream, content: Packed) -> Iterator[Record]:
 
         reader = MessageReader(stream)
         return delimited_messages(content, reader.records, reader.hold_batches)
-    lines = _lines(source, content)
+    lines = Lines(content.unpacked(), source.encoding)
     return csv_records(lines, source.csv) if source.format == "csv" else json_records(lines)
-
-
-def _lines(source: Format, content: Packed) -> Lines:
-    return Lines(content.unpacked(), source.csv.encoding if source.csv else "utf-8")
 
 
 def grouped(files: Sequence[tuple[SourceFile, int]], at_once: int | None = None) -> list[Group]:
@@ -303,13 +298,13 @@ def _undivided_batches(stream: Stream, content: Packed, messages: MessageReader,
         case "parquet":
             return parquet_batches(content)
         case "json":
-            return json_batches(_lines(stream.source, content), shapes)
+            return json_batches(Lines(content.unpacked()), shapes)
         case "avro":
             from dedup_platform.sources.avro.files import avro_batches
 
             return avro_batches(content)
         case "csv":
-            return csv_batches(_lines(stream.source, content), stream.source.csv)
+            return csv_batches(Lines(content.unpacked(), stream.source.encoding), stream.source.csv)
         case "protobuf":
             return messages.delimited(content)
 

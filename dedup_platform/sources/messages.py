@@ -36,7 +36,7 @@ from dedup_platform.sources.text.json_records import json_content, json_value
 from dedup_platform.sources.text.json_shapes import JsonShapes
 from dedup_platform.sources.text.lines import Lines
 from dedup_platform.stream import FieldHash, Fields, Stream
-from dedup_platform.stream.format import CsvFormat, named_fields
+from dedup_platform.stream.format import Format, named_fields
 
 if TYPE_CHECKING:
     from dedup_platform.sources.avro.messages import AvroMessages
@@ -170,7 +170,7 @@ class MessageReader:
             case "protobuf":
                 return self._protobuf.records(body, facts)
             case "csv":
-                return _csv_records(body, self._source.csv, facts)
+                return _csv_records(body, self._source, facts)
             case _:
                 return _json_records(body, self._source.list_steps, facts)
 
@@ -310,9 +310,9 @@ def _rest(value: bytes, reason: str, is_begun: bool, facts: dict[str, Any]) -> R
     return (b"", reason, context_text(**facts, rest=True)) if is_begun else undivided(value, reason, **facts)
 
 
-def _csv_records(body: bytes, csv: CsvFormat | None, facts: dict[str, Any]) -> Iterator[Record]:
+def _csv_records(body: bytes, source: Format, facts: dict[str, Any]) -> Iterator[Record]:
     """Each line is a record."""
-    lines = csv_records(Lines(iter([body]), csv.encoding if csv else "utf-8"), csv, **facts)
+    lines = csv_records(Lines(iter([body]), source.encoding), source.csv, **facts)
     first = next(lines, None)
     if first is None:  # blank lines
         raise RejectedError(MALFORMED_RECORD)

@@ -248,6 +248,11 @@ class Format(Part):
         return self
 
     @property
+    def encoding(self) -> str:
+        """That of files or messages of texts."""
+        return self.csv.encoding if self.csv else "utf-8"
+
+    @property
     def list_steps(self) -> tuple[str, ...] | None:
         """The names that lead to the list of events in a record; None if each record is an event."""
         if self.json_format:

@@ -1,11 +1,9 @@
 """Claims in the control database: kept between processes, changed by one at a time, and free to be deleted."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 
-import pytest
 import sqlalchemy as sa
 
 from dedup_platform.ledger import Boards
@@ -13,8 +11,6 @@ from dedup_platform.ledger.claims import CLAIMS
 from dedup_platform.ledger.database import open_database
 from dedup_platform.ledger.schema import METADATA
 from dedup_platform.planning.claims import ALL, Board, Claim, Partitions, new_board
-from dedup_platform.testing.servers import PostgresServer
-from dedup_platform_tests.servers import new_name
 
 NOON = datetime(2026, 1, 5, 12, 0, 0, 123456, tzinfo=UTC)
 CLAIM = Claim(
@@ -29,18 +25,6 @@ CLAIM = Claim(
     ended=None,
 )
 BOARD = Board(1, 9, (CLAIM,))
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine]:
-    if request.param == "sqlite":
-        uri = f"sqlite:///{tmp_path / 'control.db'}"
-    else:
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        uri = server.create_database(new_name())
-    opened = open_database(uri)
-    yield opened
-    opened.dispose()
 
 
 def put(boards: Boards, stream: str, target: str, board: Board) -> None:

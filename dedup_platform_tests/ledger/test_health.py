@@ -1,21 +1,15 @@
 """The state of ingests in the control database: kept between processes, apart from the fold, and free to be deleted."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from threading import Thread
 
-import pytest
 import sqlalchemy as sa
 
 from dedup_platform.ledger import Health
-from dedup_platform.ledger.database import open_database
 from dedup_platform.ledger.health import HEALTH
 from dedup_platform.ledger.schema import METADATA
 from dedup_platform.planning.circuit_breaker import NORMAL, Circuit
-from dedup_platform.testing.servers import PostgresServer
-from dedup_platform_tests.servers import new_name
 
 NOON = datetime(2026, 1, 5, 12, 0, 0, 123456, tzinfo=UTC)
 OPEN = Circuit(
@@ -28,18 +22,6 @@ OPEN = Circuit(
     evidence="1",
     batch=None,
 )
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine]:
-    if request.param == "sqlite":
-        uri = f"sqlite:///{tmp_path / 'control.db'}"
-    else:
-        server: PostgresServer = request.getfixturevalue("postgres_server")
-        uri = server.create_database(new_name())
-    opened = open_database(uri)
-    yield opened
-    opened.dispose()
 
 
 def test_a_stream_that_nothing_is_known_of_is_normal(engine: sa.Engine) -> None:

@@ -86,7 +86,7 @@ class _Place:
 def csv_batches(lines: Lines, csv_format: CsvFormat | None = None) -> Iterator[Batch]:
     """The records of one file, those together that were read together."""
     said = csv_format or CsvFormat()
-    facts, dialect = csv_facts(said), Dialect(said.delimiter, said.quote)
+    facts, dialect = csv_facts(said), Dialect.of(said)
     header: Sequence[str] | None = said.columns
     is_begun = header is not None
     for payloads in _payloads(lines, dialect):

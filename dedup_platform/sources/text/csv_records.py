@@ -36,6 +36,11 @@ class Dialect(NamedTuple):
     delimiter: str = ","
     quote: str = '"'
 
+    @classmethod
+    def of(cls, said: CsvFormat) -> "Dialect":
+        """What a stream file says."""
+        return cls(said.delimiter, said.quote)
+
     @property
     def facts(self) -> dict[str, str]:
         """What the contexts of records say of it: what is not as usual."""
@@ -60,7 +65,7 @@ def csv_records(lines: Lines, csv_format: CsvFormat | None = None, **facts: Any)
     """
     said = csv_format or CsvFormat()
     facts = csv_facts(said, **facts)
-    dialect = Dialect(said.delimiter, said.quote)
+    dialect = Dialect.of(said)
     rows = _rows(lines, dialect)
     if said.comment:
         comment = said.comment.encode()
@@ -77,7 +82,7 @@ def csv_records(lines: Lines, csv_format: CsvFormat | None = None, **facts: Any)
 
 def csv_facts(said: CsvFormat, **facts: Any) -> dict[str, Any]:
     """What the contexts of all records say, whatever the columns are."""
-    return {"format": "csv", **facts} | Dialect(said.delimiter, said.quote).facts
+    return {"format": "csv", **facts} | Dialect.of(said).facts
 
 
 def csv_content(payload: bytes, header: Sequence[str] | None, dialect: Dialect = USUAL) -> Content:
