@@ -13,6 +13,7 @@ from typing import Any
 import hypothesis
 import psutil  # type: ignore[import-untyped]
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from dedup_platform.settings import AWS_JAR, ENV_PREFIX, JARS, POSTGRES_JAR, Settings
@@ -25,6 +26,8 @@ from dedup_platform_tests.servers import new_name, running
 PROJECT = Path(__file__).parent.parent
 BRIEF_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """For the Java processes that tests start: in so little time none of them earns back what optimizing it costs."""
+_IS_SHARED = pytest.StashKey[bool]()
+"""Whether the Spark of this process is that of the fixture `spark`."""
 FEW_ROWS = {"spark.sql.shuffle.partitions": "2"}
 """For Spark where there are few rows: each partition of a shuffle is a task."""
 NO_DATA = "test data is absent: "
@@ -164,13 +167,30 @@ def settings(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
 
 
 @pytest.fixture(scope="session")
-def spark(settings: Settings) -> Iterator[SparkSession]:
+def spark(settings: Settings, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The one Spark session of this process; its catalog `lake` is that of `settings`."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("there is no Java (JAVA_HOME is not set and java is not on the PATH)")
     session = spark_session(settings)
+    request.config.stash[_IS_SHARED] = True
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _spark_is_the_shared_one(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that starts a Spark in this process by itself: tests after it would get one without their jars."""
+    yield
+    context = SparkContext._active_spark_context  # what is public would start one
+    if context is not None and not request.config.stash.get(_IS_SHARED, False):
+        context.stop()
+        pytest.fail("this test started a Spark of its own: it should ask for the fixture `spark_for_commands`")
+
+
+@pytest.fixture
+def spark_for_commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that run in this process get a session of the shared Spark, whose catalog is theirs."""
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", spark.newSession())
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ DIVIDED_BYTES = 32 * 2**20
 OWN_FILE_BYTES = 2**20
 """What is enough of a cell for a file, times the number of tasks. To pack, send and unpack a megabyte costs as much as
 another file; and the more tasks there are, the fewer have enough of a cell, which bounds its files."""
-HELD_BYTES = 192 * 2**20
+HELD_BYTES = 128 * 2**20
 """At most so much is buffered before files are written: a cell may get several."""
 HELD_ROWS = 3 * 2**18
 """And so many rows, of which each takes memory when it is written, however small it is."""

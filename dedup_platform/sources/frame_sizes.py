@@ -5,7 +5,7 @@ __all__ = ["MAX_BYTES", "MAX_CONTEXT_BYTES", "MAX_ROWS", "rows_of"]
 MAX_ROWS = 32768
 MAX_BYTES = 4 * 2**20
 """Of payloads."""
-MAX_CONTEXT_BYTES = 64 * 2**20
+MAX_CONTEXT_BYTES = 16 * 2**20
 """Of payload_contexts: so that many rows fit whose header of csv has 2 KB, and few that tell a key of 1 MB each."""
 
 

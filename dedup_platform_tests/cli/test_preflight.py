@@ -95,6 +95,7 @@ def test_files_that_are_not_there(path: str, folder: Path) -> None:
     assert str(Path(path.format(folder=folder)).parent) in told
 
 
+@pytest.mark.usefixtures("spark_for_commands")
 def test_a_run_whose_records_become_nothing_fails_and_tells_the_way_out(folder: Path) -> None:
     write(folder, "nobody", EVENT, entity_id="user")
     write(folder, "rejected", EVENT, EVENT, event_id="key")

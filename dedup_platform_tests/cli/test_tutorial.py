@@ -50,6 +50,7 @@ def plain(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
+@pytest.mark.usefixtures("spark_for_commands")
 def test_what_the_page_says_is_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("HOME", "STREAMS"):
