@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
 from operator import itemgetter
@@ -45,6 +46,8 @@ def pytest_configure() -> None:
     # xdist tells its workers how wide the terminal is; what commands print must not depend on it.
     os.environ.pop("COLUMNS", None)
     os.environ["JAVA_TOOL_OPTIONS"] = BRIEF_JAVA
+    # A shell has what it starts in the background ignore Ctrl-C, and what that starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # A machine may be busy: how long an example takes proves nothing.
     settings = hypothesis.settings
     settings.register_profile("patient", settings.get_profile(settings.get_current_profile_name()), deadline=None)
