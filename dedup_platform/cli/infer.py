@@ -24,6 +24,7 @@ __all__ = ["infer"]
 
 _SHOWN = 8
 _TOGETHER = " + "
+_OF_AVRO = (".avsc", ".json")
 _QUESTIONS = {
     "time": "When did an event happen?",
     "timezone": "In which time zone are these times?",
@@ -52,6 +53,20 @@ def infer(
     brokers: Annotated[
         str | None, typer.Option("--brokers", metavar="HOST:PORT", help="Of the topic that is named.")
     ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option("--schema", metavar="FILE", help="Of Protobuf (.proto), or of Avro in messages (.avsc)."),
+    ] = None,
+    message: Annotated[
+        str | None,
+        typer.Option("--message", metavar="NAME", help="The message in FILE.proto that is read."),
+    ] = None,
+    explode: Annotated[
+        str | None, typer.Option("--explode", metavar="FIELD", help="The list in a record whose values are the events.")
+    ] = None,
+    registry: Annotated[
+        str | None, typer.Option("--registry", metavar="URL", help="Of the schemas by whose ids messages begin.")
+    ] = None,
 ) -> None:
     """Read a sample, write a commented stream file for it, and show what the records become. Overwrites nothing."""
     from dedup_platform.infer import proposed, stream_text
@@ -67,17 +82,50 @@ def infer(
     file = to or _folder(settings) / f"{chosen_name}.yaml"
     _refuse(file)
     absolute = pattern if pattern.startswith("s3://") else os.path.abspath(pattern)
-    source = {"kind": "kafka", "brokers": brokers, "topic": place} if brokers else {"kind": "files", "path": absolute}
-    sampled = sample_of(settings, place, source)
+    source: dict[str, Any] = {"kind": "files", "path": absolute}
+    if brokers:
+        source = {"kind": "kafka", "brokers": brokers, "topic": place}
+    if registry:
+        source["registry"] = {"url": registry}
+    by_schema = _by_schema(schema, message, explode) if schema else {"explode": explode} if explode else {}
+    sampled = sample_of(settings, place, source | by_schema)
     flags = {"entity": entity, "id": event_id, "time": event_time, "timezone": [timezone] if timezone else None}
     proposal = proposed(sampled, _chooser(flags), utc_now())
     written = source if brokers else source | {"path": seen_from(pattern, file.parent)}
-    text = stream_text(chosen_name, {**written, **sampled.layout.source}, proposal)
+    seen = by_schema | _seen_from(by_schema, schema, file.parent)
+    text = stream_text(chosen_name, written | sampled.layout.source | seen, proposal)
+    # A schema is looked for from this folder.
+    file.parent.mkdir(parents=True, exist_ok=True)
     stream = stream_of_text(text, file)
     _write(file, text)
     out.print(f"{file} is written.", markup=False)
     _preview(settings, stream)
     out.print(f"Next: read {file}, mend what is not right, then `dedup-platform run --streams {file}`.", markup=False)
+
+
+def _by_schema(schema: Path, message: str | None, explode: str | None) -> dict[str, Any]:
+    """What `source` says of a format that only a schema tells. InferenceError if the file has none that can be used."""
+    from dedup_platform.errors import InferenceError
+    from dedup_platform.stream.schemas import outermost_message, read_protobuf
+
+    said = {"schema": str(schema.absolute())}
+    if schema.suffix in _OF_AVRO:
+        return {"format": "avro", "avro": said} | ({"explode": explode} if explode else {})
+    try:
+        said["message"] = message or outermost_message(read_protobuf(schema))
+    except OSError as error:
+        raise InferenceError(schema, f"cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise InferenceError(schema, f"{error} (--message NAME)") from None
+    return {"format": "protobuf", "protobuf": said | ({"records": explode} if explode else {})}
+
+
+def _seen_from(by_schema: Mapping[str, Any], schema: Path | None, folder: Path) -> dict[str, Any]:
+    """The same, where the schema is named as a stream file in this folder has it."""
+    from dedup_platform.infer.place import seen_from
+
+    named = seen_from(str(schema), folder)
+    return {kind: by_schema[kind] | {"schema": named} for kind in ("avro", "protobuf") if kind in by_schema}
 
 
 def _folder(settings: Settings) -> Path:
@@ -95,7 +143,6 @@ def _refuse(file: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
     try:
         with file.open("x", encoding="utf-8") as new:
             new.write(text)

@@ -33,6 +33,8 @@ _LONG_LINE = 2**19
 """Of more bytes without an end of a line nobody knows whether they are one object."""
 _EVENTS = 200
 _ALIKE = 0.9
+_CONTROL = re.compile(rb"[\x01-\x08\x0e-\x1f]")
+"""Of characters that stand in no text there are many in what is none."""
 _COMMENT = "#"
 _LIST = re.compile(rb'"((?:[^"\\\x00-\x1f]|\\.){1,64})"\s*:\s*\[\s*\{')
 _LISTS = 20
@@ -78,8 +80,8 @@ def layout_of(name: str, beginning: bytes) -> Layout:
         raise InferenceError(name, "is empty, or cannot be unpacked")
     if beginning.startswith(_UTF_16):
         return _of_utf_16(name, beginning)
-    if b"\0" in beginning:
-        raise InferenceError(name, "is neither text nor Parquet nor Avro; for Protobuf write the stream file by hand")
+    if b"\0" in beginning or len(_CONTROL.findall(beginning)) > len(beginning) / 100:
+        raise InferenceError(name, "is neither text nor Parquet nor Avro; Protobuf needs --schema FILE.proto")
     if text[:1] in b"{[":
         return _json(name, text)
     is_utf_8 = getincrementaldecoder(_UTF_8)("replace").decode(text).count("\ufffd") == 0

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pydantic import ValidationError
+
 from dedup_platform import uris
 from dedup_platform.errors import InferenceError, SourceError
 from dedup_platform.infer import LONGEST, Layout, Sampled, layout_of
@@ -18,6 +20,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.records import ENDED_PROCESS, Fields
+from dedup_platform.sources.registry import SchemaRegistry, registry_with
 from dedup_platform.stream import Stream
 
 __all__ = ["preview", "sample_of"]
@@ -28,6 +31,9 @@ _BEGINNING = 2**20
 _OF_EACH = 4000
 """Records of a file, or of a topic's partition."""
 _MOST_BYTES = 64 * 2**20
+_PLACE = ("kind", "path", "brokers", "topic")
+_HEADER = 5
+"""Bytes in front of a message: zero, and the id of its schema."""
 _RESTS: Mapping[str, Any] = {"settle": "0s"}
 """A file that was just written may be looked at, whoever may still write it."""
 
@@ -35,11 +41,18 @@ _RESTS: Mapping[str, Any] = {"settle": "0s"}
 def sample_of(settings: Settings, place: str, source: Mapping[str, Any], clock: Clock = utc_now) -> Sampled:
     """Some records of a source, `kind` and `path`, or `kind`, `brokers` and `topic`; `place` names it in errors.
 
-    SourceError if it cannot be read, InferenceError if it has nothing, or nothing in a format that can be told.
+    What else a stream file says of a source may be there, as a schema and the format that it is for; what is missing
+    is found. SourceError if it cannot be read, InferenceError if it has nothing, nothing in a format that can be told,
+    or not what is said.
     """
     is_topic = source["kind"] == "kafka"
-    layout = _layout_of_topic(settings, place, source, clock) if is_topic else _layout(settings, place, source, clock)
-    stream = _probe({**source, **layout.source, **({} if is_topic else _RESTS)})
+    if "format" in source:
+        layout = Layout(source["format"], evidence="by its schema")
+    elif is_topic:
+        layout = _layout_of_topic(settings, place, source, clock)
+    else:
+        layout = _layout(settings, place, source, clock)
+    stream = _probe(place, {**layout.source, **source, **({} if is_topic else _RESTS)})
     with _opened(settings, stream, clock) as platform:
         return _sampled(place, layout, stream, platform.source.first_rows(stream.name, _OF_EACH))
 
@@ -55,7 +68,7 @@ def preview(settings: Settings, stream: Stream, look: Callable[[Platform, Stream
 
 
 def _layout(settings: Settings, place: str, source: Mapping[str, Any], clock: Clock) -> Layout:
-    stream = _probe({**source, "format": "json", **_RESTS})
+    stream = _probe(place, {**_bare(source), **_RESTS})
     trouble: InferenceError | None = None
     with _opened(settings, stream, clock) as platform:
         for path, beginning in platform.source.beginnings(stream.name, _BEGINNING):
@@ -67,30 +80,56 @@ def _layout(settings: Settings, place: str, source: Mapping[str, Any], clock: Cl
 
 
 def _layout_of_topic(settings: Settings, place: str, source: Mapping[str, Any], clock: Clock) -> Layout:
-    """Of messages, which are JSON: other formats need a schema, or names for their columns."""
-    stream = _probe({**source, "format": "json"})
+    """Of messages, which are JSON, or begin by the id of a schema that the registry knows the kind of."""
+    stream = _probe(place, _bare(source))
     with _opened(settings, stream, clock) as platform:
         rows = list(platform.source.first_rows(stream.name, _OF_EACH))
     payloads = [row["payload"] for row in rows if row["payload"]]
+    if not payloads:
+        raise InferenceError(place, "no message waits in this topic")
+    if "registry" in source:
+        kind = _registered_kind(place, registry_with(source["registry"]["url"], settings.registry_login), payloads)
+        if kind != "json":
+            return Layout(kind, evidence="as the registry says")
+        payloads = [each[_HEADER:] for each in payloads if each[:1] == b"\0"]
     # An end of a line within JSON is a space.
     joined = b"\n".join(each.replace(b"\n", b" ").replace(b"\r", b" ") for each in payloads)
-    if not joined:
-        raise InferenceError(place, "no message waits in this topic")
-    layout = layout_of(place, joined[:_BEGINNING])
-    if layout.format != "json":
-        raise InferenceError(
-            place, "its messages are no JSON; write the stream file by hand, docs/formats.md has examples"
-        )
-    return layout
+    is_json = joined.lstrip()[:1] in (b"{", b"[")
+    if not is_json:
+        hint = "--registry URL" if joined[:1] == b"\0" else "--schema FILE (.avsc, or .proto with --message NAME)"
+        raise InferenceError(place, f"its messages are no JSON; say how they are written by {hint}")
+    return layout_of(place, joined[:_BEGINNING])
 
 
-def _probe(source: Mapping[str, Any]) -> Stream:
-    """A stream that takes every record of a source for an event."""
-    same = {"constant": "-"}
-    fields = {"entity_id": same, "event_id": same, "event_time": {"constant": "2000-01-01"}}
+def _registered_kind(place: str, registry: SchemaRegistry, payloads: Sequence[bytes]) -> str:
+    """The format of messages, by the first schema that they name and the registry has."""
+    named = dict.fromkeys(each[1:_HEADER] for each in payloads if len(each) > _HEADER and each[0] == 0)
+    for schema_id in named:
+        if schema := registry.schema(int.from_bytes(schema_id)):
+            if schema.kind == "PROTOBUF":
+                raise InferenceError(place, "its messages are Protobuf; add their schema: --schema FILE.proto")
+            return schema.kind.lower()
+    raise InferenceError(place, f"none of {len(payloads)} messages begins by the id of a schema that the registry has")
+
+
+def _bare(source: Mapping[str, Any]) -> dict[str, Any]:
+    """The source as a stream of lines of JSON, to see the bytes as they are."""
+    return {name: source[name] for name in _PLACE if name in source} | {"format": "json"}
+
+
+def _probe(place: str, source: Mapping[str, Any]) -> Stream:
+    """A stream that takes every record of a source for an event. InferenceError if no stream can read it so."""
+    # The hash has all of a record decoded.
+    fields = {"entity_id": {"constant": "-"}, "event_id": {"hash": "*"}, "event_time": {"constant": "2000-01-01"}}
     partitions = {"granularity": "day", "start": "1970-01-01"}
     said = {"name": _NAME, "source": dict(source), "fields": fields, "partitions": partitions}
-    return Stream.model_validate(said)
+    try:
+        return Stream.model_validate(said)
+    except ValidationError as error:
+        first = error.errors()[0]
+        # Beside names of keys there stands the class that was chosen by `kind`.
+        where = ".".join(part for part in map(str, first["loc"]) if not part[:1].isupper())
+        raise InferenceError(place, f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
 def _sampled(place: str, layout: Layout, stream: Stream, rows: Iterator[Mapping[str, Any]]) -> Sampled:

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,6 +30,7 @@ __all__ = [
     "compiled_proto",
     "event_type",
     "message_type",
+    "outermost_message",
     "read_avro",
     "read_protobuf",
     "registered_messages",
@@ -157,10 +158,24 @@ def message_type(descriptors: bytes, name: str) -> Descriptor:
     try:
         return pool.FindMessageTypeByName(name)
     except KeyError:
-        known = [
-            message.full_name for file in files for message in pool.FindFileByName(file).message_types_by_name.values()
-        ]
+        known = _names(m for file in files for m in pool.FindFileByName(file).message_types_by_name.values())
         raise ValueError(f"is no message of the schema; allowed: {', '.join(known)}") from None
+
+
+def outermost_message(descriptors: bytes) -> str:
+    """The full name of the one message of a FileDescriptorSet that no other has in it; ValueError if there are more."""
+    pool, files = _file_pool(descriptors)
+    # What a file imports stands before it.
+    own = [*pool.FindFileByName(files[-1]).message_types_by_name.values()]
+    inner = {field.message_type for message in own for field in message.fields if field.message_type != message}
+    outermost = [message.full_name for message in own if message not in inner]
+    if len(outermost) != 1:
+        raise ValueError(f"has several messages; name one of them: {', '.join(outermost or _names(own))}")
+    return outermost[0]
+
+
+def _names(messages: Iterable[Descriptor]) -> list[str]:
+    return [message.full_name for message in messages]
 
 
 def batch_field(message: Descriptor, name: str) -> FieldDescriptor:

@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message_factory import GetMessageClass
 from typer.testing import CliRunner
 
 from dedup_platform import cli
 from dedup_platform.cli import console
 from dedup_platform.errors import AlreadyThereError, InferenceError, SourceError
+from dedup_platform.stream.schemas import compiled_proto, message_type
+from dedup_platform_tests.sources.schemas import varint
 
 SCRIPT = Path(sys.executable).with_name("dedup-platform")
 
@@ -85,6 +89,77 @@ def test_what_cannot_be_proposed_writes_nothing(folder: Path) -> None:
     with pytest.raises(SourceError, match="there is no such file or folder"):
         infer("nowhere")
     assert [each.name for each in folder.iterdir()] == ["clicks"]
+
+
+PROTO = """syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message Page { string path = 1; }
+message Visit { string visitor = 1; string id = 2; google.protobuf.Timestamp at = 3; Page page = 4; }
+message Visits { repeated Visit visits = 1; }
+"""
+
+
+def write_protobuf(folder: Path, name: str) -> None:
+    """The schema, and a file of messages of this name with 60 visits among them, each behind its length."""
+    (folder / "shop.proto").write_text(PROTO)
+    descriptors = compiled_proto(folder, "shop.proto")
+    message = GetMessageClass(message_type(descriptors, f"shop.{name}"))
+    visits = [
+        {"visitor": f"v{n % 5}", "id": f"e{n}", "at": f"2024-03-01T10:{n:02}:00Z", "page": {"path": f"/{n % 3}"}}
+        for n in range(60)
+    ]
+    said = visits if name == "Visit" else [{"visits": visits[at : at + 20]} for at in range(0, 60, 20)]
+    (folder / "visits").mkdir()
+    with (folder / "visits" / "some.bin").open("wb") as file:
+        for each in said:
+            encoded = ParseDict(each, message()).SerializeToString()
+            file.write(varint(len(encoded)) + encoded)
+
+
+@pytest.mark.parametrize(("name", "more"), [("Visit", []), ("Visits", ["--explode", "visits"])])
+def test_protobuf_is_read_by_the_schema_that_is_named(folder: Path, name: str, more: list[str]) -> None:
+    write_protobuf(folder, name)
+    told = infer("visits", "--schema", "shop.proto", "--message", f"shop.{name}", *more)
+    assert "of 60 records that wait 60 are events" in told
+    said = yaml.safe_load((folder / "streams" / "visits.yaml").read_text())
+    records = {"records": "visits"} if more else {}
+    assert said["source"] == {
+        "kind": "files",
+        "path": "../visits/*.bin",
+        "format": "protobuf",
+        "protobuf": {"schema": "../shop.proto", "message": f"shop.{name}"} | records,
+    }
+    assert {name: said["fields"][name] for name in ("entity_id", "event_id", "event_time")} == {
+        "entity_id": "visitor",
+        "event_id": "id",
+        "event_time": "at",
+    }
+
+
+def test_what_a_schema_lacks_is_told(folder: Path) -> None:
+    write_protobuf(folder, "Visit")
+    for arguments, reason in (
+        (["visits"], "Protobuf needs --schema FILE.proto"),
+        (["visits", "--schema", "none.proto"], "none.proto: cannot be read: No such file"),
+        (
+            ["visits", "--schema", "shop.proto", "--message", "Visit"],
+            r"^visits: source.protobuf.message: is no .* allowed: .*shop.Visit,",
+        ),
+        (["visits", "--schema", "clicks/a.avsc"], "cannot be read"),
+        (["clicks", "--registry", "http://127.0.0.1:1"], "registry is for messages"),
+    ):
+        with pytest.raises(InferenceError, match=reason):
+            infer(*arguments)
+    assert not (folder / "streams").exists()
+
+
+def test_of_a_schema_the_message_is_read_that_no_other_holds(folder: Path) -> None:
+    write_protobuf(folder, "Visits")
+    assert "60 are events" in infer("visits", "--schema", "shop.proto", "--explode", "visits")
+    (folder / "shop.proto").write_text(f"{PROTO}message Other {{ string x = 1; }}")
+    with pytest.raises(InferenceError, match=r"name one of them: shop.Visits, shop.Other \(--message NAME\)"):
+        infer("visits", "--schema", "shop.proto", "--name", "others")
 
 
 def test_on_a_terminal_it_asks(folder: Path) -> None:
