@@ -161,9 +161,7 @@ def test_what_was_not_told_is_told_when_somebody_listens(
 ) -> None:
     say(monkeypatch, type="http", url="http://user:geheim@127.0.0.1:1")
     with caplog.at_level(logging.INFO):
-        begun = time.monotonic()
         all_of_it(platform, stream)
-        assert time.monotonic() - begun < lineage.SECONDS + 10
     said = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
     assert [entry.name for entry in said] == [lineage.__name__], "once, and by nobody else"
     assert "geheim" not in caplog.text
@@ -186,16 +184,14 @@ def test_a_receiver_gets_them_and_one_that_takes_its_time_is_left(
         say(monkeypatch, type="http", url=address.rpartition("/")[0])
         take_in(platform, stream, "first", 0)
     assert [told["job"]["name"] for _, told in got] == ["clicks.ingest"]
-    with webhook(seconds=5) as (address, _), patch.object(lineage, "SECONDS", 0.3):
+    with webhook(seconds=5) as (address, asked), patch.object(lineage, "SECONDS", 0.3):
         say(monkeypatch, type="http", url=address.rpartition("/")[0])
-        begun = time.monotonic()
         platform.lineage.tell(stream)
-        assert time.monotonic() - begun < 0.2, "nothing is new"
+        assert not asked, "nothing is new"
         take_in(platform, stream, "second", 1)
         begun = time.monotonic()
         platform.repair("clicks")
-        assert platform.lineage._paused_until > begun
-        assert time.monotonic() - begun < 4
+        assert platform.lineage._paused_until > begun, "it was left, and is left alone for a while"
 
 
 def test_without_a_receiver_nothing_is_printed(
