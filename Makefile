@@ -31,7 +31,7 @@ PINS_WITH_EXTRAS := gql[requests] uvicorn[standard]
 COMPILE := $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock"
 
-.PHONY: help setup java demo test soak histories fuzz test-thorough lint docs dev bench lock clean
+.PHONY: help setup java demo test soak histories fuzz test-thorough pictures lint docs dev bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,10 @@ fuzz: setup ## damage files and messages of every format and have them read, unt
 
 test-thorough: setup java ## run every test, the longest ones in full
 	$(TEST) --thorough --timeout 3600
+
+pictures: setup java ## take the pictures of docs/pictures, of Dagster's UI in a browser
+	PICTURES=$(CURDIR)/docs/pictures $(BIN)/python -m pytest --thorough --timeout 3600 \
+		dedup_platform_tests/end_to_end/test_dagster_dev.py::test_a_day_with_dagster_dev
 
 lint: setup ## check style, formatting, types, import boundaries and the links of docs/
 	$(BIN)/ruff check .

@@ -81,12 +81,8 @@ def infer(
     chosen_name = name or name_of(pattern)
     file = to or _folder(settings) / f"{chosen_name}.yaml"
     _refuse(file)
-    absolute = pattern if pattern.startswith("s3://") else os.path.abspath(pattern)
-    source: dict[str, Any] = {"kind": "files", "path": absolute}
-    if brokers:
-        source = {"kind": "kafka", "brokers": brokers, "topic": place}
-    if registry:
-        source["registry"] = {"url": registry}
+    source = {"kind": "kafka", "brokers": brokers, "topic": place} if brokers else _files(pattern)
+    source |= {"registry": {"url": registry}} if registry else {}
     by_schema = _by_schema(schema, message, explode) if schema else {"explode": explode} if explode else {}
     sampled = sample_of(settings, place, source | by_schema)
     flags = {"entity": entity, "id": event_id, "time": event_time, "timezone": [timezone] if timezone else None}
@@ -101,6 +97,10 @@ def infer(
     out.print(f"{file} is written.", markup=False)
     _preview(settings, stream)
     out.print(f"Next: read {file}, mend what is not right, then `dedup-platform run --streams {file}`.", markup=False)
+
+
+def _files(pattern: str) -> dict[str, Any]:
+    return {"kind": "files", "path": pattern if pattern.startswith("s3://") else os.path.abspath(pattern)}
 
 
 def _by_schema(schema: Path, message: str | None, explode: str | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy import bindparam, select
@@ -68,12 +69,15 @@ class Catalog:
     def _load_from_sql(self, catalog: SqlCatalog, stream: str, table: str) -> Table:
         """Metadata files are immutable: the one that was read last is read again only if the catalog names another."""
         place = (stream, table)
-        location, metadata = self._newest.get(place, (None, None))
-        if metadata is None or location != _metadata_location(catalog, stream, table):
-            loaded = catalog.load_table(place)
-            location, metadata = self._newest[place] = (loaded.metadata_location, loaded.metadata)
+        location = _metadata_location(catalog, stream, table)
+        if location is None:
+            raise NoSuchTableError(f"Table does not exist: {stream}.{table}")
         io = load_file_io(self.settings.file_properties(), location)
-        return Table(place, metadata, str(location), io, catalog)
+        known, metadata = self._newest.get(place, (None, None))
+        if metadata is None or location != known:
+            metadata = FromInputFile.table_metadata(io.new_input(location))
+            self._newest[place] = (location, metadata)
+        return Table(place, metadata, location, io, catalog)
 
     def write_receipt(self, stream: str, receipt: Receipt) -> None:
         """Write the immutable note that a commit's summary names; it must be there before the commit is published.

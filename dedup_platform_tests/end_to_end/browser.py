@@ -1,10 +1,12 @@
 """A headless Chromium: as people use the UI, and as a page of somebody else would."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -33,6 +35,16 @@ def chromium_command() -> str | None:
     return next(filter(None, map(shutil.which, _COMMANDS)), None)
 
 
+_WITHOUT_FOLDERS_OF_TESTS = r"""() => {
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const text = texts.currentNode;
+        const shown = text.data.replace(/\/\S*\/pytest-of-[^\/]+\/[^\/]+\/[^\/]+\//g, "/data/");
+        if (shown !== text.data) text.data = shown;
+    }
+}"""
+
+
 @contextmanager
 def chromium(command: str) -> Iterator[Browser]:
     """The browser while the block runs."""
@@ -50,6 +62,15 @@ def open_page(browser: Browser, address: str) -> Page:
     page.set_default_timeout(PATIENCE * 1000)
     page.goto(address)
     return page
+
+
+def picture(page: Page, name: str) -> None:
+    """The page as it looks now, for docs/pictures: in the folder that the variable PICTURES names, if it does."""
+    if folder := os.environ.get("PICTURES"):
+        # What is drawn last moves to its place.
+        page.wait_for_timeout(3000)
+        page.evaluate(_WITHOUT_FOLDERS_OF_TESTS)
+        page.screenshot(path=Path(folder, f"{name}.png"))
 
 
 def materialize(browser: Browser, server: Webserver, key: Sequence[str], partitions: str, button: str) -> None:

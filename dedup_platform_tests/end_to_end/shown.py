@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 from dedup_platform import tables
 from dedup_platform.planning import health
 from dedup_platform.stream import Stream, load_stream
-from dedup_platform_tests.end_to_end.browser import open_page
+from dedup_platform_tests.end_to_end.browser import open_page, picture
 from dedup_platform_tests.end_to_end.conftest import Webserver
 from dedup_platform_tests.end_to_end.processes import CommandLine
 
@@ -22,6 +22,7 @@ def what_an_asset_shows(browser: Browser, server: Webserver, stream: Stream, day
     page.get_by_text("changed_sessions", exact=True).first.wait_for()
     page.get_by_role("cell", name="new", exact=True).first.wait_for()
     page.get_by_role("cell", name=f"{day} 10:02:00", exact=True).first.wait_for()
+    picture(page, "asset")
     for table, plotted in ((tables.SESSIONS, ["rows"]), (tables.DEDUPLICATED_EVENTS, ["late_rows", "duplicates"])):
         page.goto(f"{assets}/{table}?view=overview")
         page.get_by_text("Plots", exact=True).first.click()
@@ -30,6 +31,11 @@ def what_an_asset_shows(browser: Browser, server: Webserver, stream: Stream, day
         for name in plotted:
             page.get_by_text(name, exact=True).first.wait_for()
         page.locator("canvas").first.wait_for()
+        page.locator("canvas").first.scroll_into_view_if_needed()
+        picture(page, f"plots-of-{table}")
+    page.goto(f"{assets}/{tables.SESSIONS}?view=lineage")
+    page.get_by_text(tables.SESSION_FRAGMENTS, exact=True).first.wait_for()
+    picture(page, "lineage")
     page.close()
 
 
@@ -47,6 +53,7 @@ def rejected_and_replayed(browser: Browser, server: Webserver, stream: Stream, c
     replay.wait_for()
     page.get_by_text("<img src=x onerror=alert(1)> **x**", exact=True).first.wait_for()
     assert not page.locator("img[src='x']").count()
+    picture(page, "rejected")
     _, *words = shlex.split(replay.inner_text())
     page.goto(share)
     page.get_by_text("more than health.max_reject_ratio").first.wait_for()

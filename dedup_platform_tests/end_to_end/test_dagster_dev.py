@@ -32,6 +32,7 @@ from dedup_platform_tests.end_to_end.browser import (
     foreign_pages,
     materialize,
     open_page,
+    picture,
 )
 from dedup_platform_tests.end_to_end.conftest import BRIEF, PATIENCE, Webserver, dagster_dev, wait_until
 from dedup_platform_tests.end_to_end.processes import CommandLine
@@ -119,6 +120,7 @@ def an_outage_and_the_way_out(browser: Browser, server: Webserver, stream: Strea
     page = open_page(browser, f"{checks}{health.SOURCE}")
     page.get_by_text("the source's folder cannot be read").first.wait_for()
     page.get_by_text(f"dedup-platform run --stream {stream.name}").first.wait_for()
+    picture(page, "outage")
     page.goto(f"{checks}{health.INGEST}")
     page.get_by_text("the ingest is open").first.wait_for()
     page.get_by_text("a run started by hand tries now").first.wait_for()
