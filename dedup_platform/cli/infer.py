@@ -33,40 +33,45 @@ _QUESTIONS = {
 }
 
 Fields = list[str] | None
+EntityOption = Annotated[
+    Fields, typer.Option("--entity", metavar="FIELD", help="Whose sessions these are; twice: the first there is.")
+]
+IdOption = Annotated[
+    Fields, typer.Option("--id", metavar="FIELD", help="What tells an event from others; once or more, or *.")
+]
+TimeOption = Annotated[
+    Fields, typer.Option("--time", metavar="FIELD", help="When it happened; given twice: a date and a time of day.")
+]
+BrokersOption = Annotated[
+    str | None, typer.Option("--brokers", metavar="HOST:PORT", help="Of the topic that is named.")
+]
+SchemaOption = Annotated[
+    Path | None, typer.Option("--schema", metavar="FILE", help="Of Protobuf (.proto), or of Avro in messages (.avsc).")
+]
+MessageOption = Annotated[
+    str | None, typer.Option("--message", metavar="NAME", help="The message in FILE.proto that is read.")
+]
+ExplodeOption = Annotated[
+    str | None, typer.Option("--explode", metavar="FIELD", help="The list in a record whose values are the events.")
+]
+RegistryOption = Annotated[
+    str | None, typer.Option("--registry", metavar="URL", help="Of the schemas by whose ids messages begin.")
+]
 
 
 def infer(
     place: Annotated[str, typer.Argument(metavar="PATH|TOPIC", help="A file, a folder, a pattern, or a topic.")],
-    entity: Annotated[
-        Fields,
-        typer.Option("--entity", metavar="FIELD", help="Whose sessions these are; twice: the first there is."),
-    ] = None,
-    event_id: Annotated[
-        Fields, typer.Option("--id", metavar="FIELD", help="What tells an event from others; once or more, or *.")
-    ] = None,
-    event_time: Annotated[
-        Fields, typer.Option("--time", metavar="FIELD", help="When it happened; given twice: a date and a time of day.")
-    ] = None,
+    entity: EntityOption = None,
+    event_id: IdOption = None,
+    event_time: TimeOption = None,
     timezone: Annotated[str | None, typer.Option("--timezone", metavar="ZONE", help="Of times that tell none.")] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Of the stream.")] = None,
     to: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="The stream file to write.")] = None,
-    brokers: Annotated[
-        str | None, typer.Option("--brokers", metavar="HOST:PORT", help="Of the topic that is named.")
-    ] = None,
-    schema: Annotated[
-        Path | None,
-        typer.Option("--schema", metavar="FILE", help="Of Protobuf (.proto), or of Avro in messages (.avsc)."),
-    ] = None,
-    message: Annotated[
-        str | None,
-        typer.Option("--message", metavar="NAME", help="The message in FILE.proto that is read."),
-    ] = None,
-    explode: Annotated[
-        str | None, typer.Option("--explode", metavar="FIELD", help="The list in a record whose values are the events.")
-    ] = None,
-    registry: Annotated[
-        str | None, typer.Option("--registry", metavar="URL", help="Of the schemas by whose ids messages begin.")
-    ] = None,
+    brokers: BrokersOption = None,
+    schema: SchemaOption = None,
+    message: MessageOption = None,
+    explode: ExplodeOption = None,
+    registry: RegistryOption = None,
 ) -> None:
     """Read a sample, write a commented stream file for it, and show what the records become. Overwrites nothing."""
     from dedup_platform.infer import proposed, stream_text
@@ -83,13 +88,13 @@ def infer(
     _refuse(file)
     source = {"kind": "kafka", "brokers": brokers, "topic": place} if brokers else _files(pattern)
     source |= {"registry": {"url": registry}} if registry else {}
-    by_schema = _by_schema(schema, message, explode) if schema else {"explode": explode} if explode else {}
-    sampled = sample_of(settings, place, source | by_schema)
+    said = _said_of_format(schema, message, explode)
+    sampled = sample_of(settings, place, source | said)
     flags = {"entity": entity, "id": event_id, "time": event_time, "timezone": [timezone] if timezone else None}
     proposal = proposed(sampled, _chooser(flags), utc_now())
-    written = source if brokers else source | {"path": seen_from(pattern, file.parent)}
-    seen = by_schema | _seen_from(by_schema, schema, file.parent)
-    text = stream_text(chosen_name, written | sampled.layout.source | seen, proposal)
+    where = {} if brokers else {"path": seen_from(pattern, file.parent)}
+    written = source | where | sampled.layout.source | said | _seen_from(said, schema, file.parent)
+    text = stream_text(chosen_name, written, proposal)
     # A schema is looked for from this folder.
     file.parent.mkdir(parents=True, exist_ok=True)
     stream = stream_of_text(text, file)
@@ -103,14 +108,17 @@ def _files(pattern: str) -> dict[str, Any]:
     return {"kind": "files", "path": pattern if pattern.startswith("s3://") else os.path.abspath(pattern)}
 
 
-def _by_schema(schema: Path, message: str | None, explode: str | None) -> dict[str, Any]:
-    """What `source` says of a format that only a schema tells. InferenceError if the file has none that can be used."""
+def _said_of_format(schema: Path | None, message: str | None, explode: str | None) -> dict[str, Any]:
+    """What options say that `source` should of the format. InferenceError if the schema is none that can be used."""
+    exploded = {"explode": explode} if explode else {}
+    if schema is None:
+        return exploded
     from dedup_platform.errors import InferenceError
     from dedup_platform.stream.schemas import outermost_message, read_protobuf
 
     said = {"schema": str(schema.absolute())}
     if schema.suffix in _OF_AVRO:
-        return {"format": "avro", "avro": said} | ({"explode": explode} if explode else {})
+        return {"format": "avro", "avro": said} | exploded
     try:
         said["message"] = message or outermost_message(read_protobuf(schema))
     except OSError as error:
@@ -120,12 +128,12 @@ def _by_schema(schema: Path, message: str | None, explode: str | None) -> dict[s
     return {"format": "protobuf", "protobuf": said | ({"records": explode} if explode else {})}
 
 
-def _seen_from(by_schema: Mapping[str, Any], schema: Path | None, folder: Path) -> dict[str, Any]:
-    """The same, where the schema is named as a stream file in this folder has it."""
+def _seen_from(said: Mapping[str, Any], schema: Path | None, folder: Path) -> dict[str, Any]:
+    """The parts that name the schema, as a stream file in this folder has it."""
     from dedup_platform.infer.place import seen_from
 
-    named = seen_from(str(schema), folder)
-    return {kind: by_schema[kind] | {"schema": named} for kind in ("avro", "protobuf") if kind in by_schema}
+    parts = (kind for kind in ("avro", "protobuf") if kind in said)
+    return {kind: said[kind] | {"schema": seen_from(str(schema), folder)} for kind in parts}
 
 
 def _folder(settings: Settings) -> Path:

@@ -73,11 +73,10 @@ class Catalog:
         if location is None:
             raise NoSuchTableError(f"Table does not exist: {stream}.{table}")
         io = load_file_io(self.settings.file_properties(), location)
-        known, metadata = self._newest.get(place, (None, None))
-        if metadata is None or location != known:
-            metadata = FromInputFile.table_metadata(io.new_input(location))
-            self._newest[place] = (location, metadata)
-        return Table(place, metadata, location, io, catalog)
+        newest = self._newest.get(place)
+        if newest is None or newest[0] != location:
+            newest = self._newest[place] = (location, FromInputFile.table_metadata(io.new_input(location)))
+        return Table(place, newest[1], location, io, catalog)
 
     def write_receipt(self, stream: str, receipt: Receipt) -> None:
         """Write the immutable note that a commit's summary names; it must be there before the commit is published.

@@ -20,7 +20,7 @@ from dedup_platform.platform import Platform
 from dedup_platform.settings import Settings
 from dedup_platform.sources.decoding import EventDecoder
 from dedup_platform.sources.records import ENDED_PROCESS, Fields
-from dedup_platform.sources.registry import SchemaRegistry, registry_with
+from dedup_platform.sources.registry import SchemaRegistry, registry_with, split_header
 from dedup_platform.stream import Stream
 
 __all__ = ["preview", "sample_of"]
@@ -32,8 +32,6 @@ _OF_EACH = 4000
 """Records of a file, or of a topic's partition."""
 _MOST_BYTES = 64 * 2**20
 _PLACE = ("kind", "path", "brokers", "topic")
-_HEADER = 5
-"""Bytes in front of a message: zero, and the id of its schema."""
 _RESTS: Mapping[str, Any] = {"settle": "0s"}
 """A file that was just written may be looked at, whoever may still write it."""
 
@@ -91,7 +89,7 @@ def _layout_of_topic(settings: Settings, place: str, source: Mapping[str, Any], 
         kind = _registered_kind(place, registry_with(source["registry"]["url"], settings.registry_login), payloads)
         if kind != "json":
             return Layout(kind, evidence="as the registry says")
-        payloads = [each[_HEADER:] for each in payloads if each[:1] == b"\0"]
+        payloads = [body for _, body in filter(None, map(split_header, payloads))]
     # An end of a line within JSON is a space.
     joined = b"\n".join(each.replace(b"\n", b" ").replace(b"\r", b" ") for each in payloads)
     is_json = joined.lstrip()[:1] in (b"{", b"[")
@@ -103,9 +101,8 @@ def _layout_of_topic(settings: Settings, place: str, source: Mapping[str, Any], 
 
 def _registered_kind(place: str, registry: SchemaRegistry, payloads: Sequence[bytes]) -> str:
     """The format of messages, by the first schema that they name and the registry has."""
-    named = dict.fromkeys(each[1:_HEADER] for each in payloads if len(each) > _HEADER and each[0] == 0)
-    for schema_id in named:
-        if schema := registry.schema(int.from_bytes(schema_id)):
+    for schema_id in dict.fromkeys(number for number, _ in filter(None, map(split_header, payloads))):
+        if schema := registry.schema(schema_id):
             if schema.kind == "PROTOBUF":
                 raise InferenceError(place, "its messages are Protobuf; add their schema: --schema FILE.proto")
             return schema.kind.lower()

@@ -28,7 +28,7 @@ from dedup_platform.sources.records import (
     unprocessable,
     values_in,
 )
-from dedup_platform.sources.registry import RegisteredSchema, registry_at
+from dedup_platform.sources.registry import HEADER_BYTES, RegisteredSchema, registry_at, split_header
 from dedup_platform.sources.repeated import Repeated
 from dedup_platform.sources.text.csv_records import USUAL, Dialect, csv_content, csv_records
 from dedup_platform.sources.text.json_lines import JsonContents
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MessageReader"]
 
-_HEADER_BYTES = 5
 _FEW = 200
 """Reading so many messages of one schema alone costs no more than reading them together."""
 _KINDS = {"avro": "AVRO", "json": "JSON", "protobuf": "PROTOBUF"}
@@ -185,17 +184,18 @@ class MessageReader:
 
     def _body(self, value: bytes, facts: dict[str, Any]) -> bytes:
         """What follows the header of the registry, which gives the facts the id of a schema that the registry has."""
-        if len(value) < _HEADER_BYTES or value[0] != 0:
+        found = split_header(value)
+        if found is None:
             raise RejectedError(UNKNOWN_SCHEMA)
-        facts["schema_id"] = int.from_bytes(value[1:_HEADER_BYTES])
+        facts["schema_id"], body = found
         self._registered(facts["schema_id"])
-        return value[_HEADER_BYTES:]
+        return body
 
     def _alike(self, values: pl.Series) -> Iterator[tuple[pl.Series, bytes, dict[str, Any]]]:
         """The places of messages of one kind, neither empty nor too long; their beginning, and its facts."""
         source = self._source
         # Behind an id of Protobuf is the number of indexes.
-        header = _HEADER_BYTES + (source.format == "protobuf") if source.registry else 0
+        header = HEADER_BYTES + (source.format == "protobuf") if source.registry else 0
         fits = values.bin.size().is_between(header + 1, MAX_RECORD_BYTES).fill_null(False)
         if not header:
             yield fits.arg_true(), b"", {"format": source.format}

@@ -20,8 +20,19 @@ from urllib.request import Request, urlopen
 from dedup_platform.errors import SourceError
 from dedup_platform.stream import FilesSource, KafkaSource
 
-__all__ = ["RefusedSchemaError", "RegisteredSchema", "SchemaRegistry", "log_in", "registry_at", "registry_with"]
+__all__ = [
+    "HEADER_BYTES",
+    "RefusedSchemaError",
+    "RegisteredSchema",
+    "SchemaRegistry",
+    "log_in",
+    "registry_at",
+    "registry_with",
+    "split_header",
+]
 
+HEADER_BYTES = 5
+"""In front of a message: zero, and the id of its schema."""
 _SECONDS = 10
 _SECONDS_IN_ALL = 30
 """For one answer, however slowly it comes."""
@@ -47,6 +58,13 @@ class RegisteredSchema:
     kind: str
     text: str
     references: tuple[tuple[str, str], ...]
+
+
+def split_header(value: bytes) -> tuple[int, bytes] | None:
+    """The id of the schema by which a message begins, and what follows it; None if it begins by none."""
+    if len(value) < HEADER_BYTES or value[0] != 0:
+        return None
+    return int.from_bytes(value[1:HEADER_BYTES]), value[HEADER_BYTES:]
 
 
 class RefusedSchemaError(SourceError):

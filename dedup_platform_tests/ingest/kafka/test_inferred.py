@@ -2,11 +2,9 @@
 
 import json
 from datetime import timedelta
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -16,6 +14,7 @@ from dedup_platform.errors import InferenceError
 from dedup_platform_tests.ingest.kafka.conftest import NewTopic
 from dedup_platform_tests.ingest.kafka.topics import START, Topic, event
 from dedup_platform_tests.sources.registries import schema_registry
+from dedup_platform_tests.sources.test_avro import datum
 
 
 def infer(folder: Path, topic: str, brokers: str, *more: str) -> str:
@@ -67,14 +66,11 @@ FIELDS = {"entity_id": "user", "event_id": "id", "event_time": "at", "attributes
 
 def clicks(begin: bytes = b"") -> list[bytes]:
     """Sixty messages of Avro behind these bytes."""
-    written = []
-    for number in range(60):
-        encoded = BytesIO()
-        at = START + timedelta(seconds=number)
-        click = {"user": f"user {number % 7}", "id": f"e{number}", "at": at, "page": {"path": f"/{number % 3}"}}
-        fastavro.schemaless_writer(encoded, fastavro.parse_schema(AVRO), click)
-        written.append(begin + encoded.getvalue())
-    return written
+    events = [
+        {"user": f"user {n % 7}", "id": f"e{n}", "at": START + timedelta(seconds=n), "page": {"path": f"/{n % 3}"}}
+        for n in range(60)
+    ]
+    return [begin + datum(AVRO, each) for each in events]
 
 
 @pytest.fixture
