@@ -20,7 +20,7 @@ from dedup_platform.testing import HeldClock, lay_out, light_platform, make_stre
 from dedup_platform.testing.comparison import published_rows
 
 SCRIPT = Path(sys.executable).with_name("dedup-platform")
-SLOW = 10
+SLOW = 3
 """On a busy machine a process may get to know of a signal so many seconds later."""
 PATIENCE = 120
 STUBBORN = """

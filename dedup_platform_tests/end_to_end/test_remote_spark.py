@@ -86,7 +86,7 @@ def test_the_demo_over_spark_connect_has_the_rows_of_a_local_spark(
 
 
 def test_a_run_on_a_standalone_cluster_has_the_rows_of_a_local_spark(
-    local_rows: Callable[[Stream], Rows], tmp_path: Path, thorough: bool
+    local_rows: Callable[[Stream], Rows], tmp_path: Path
 ) -> None:
     stream = few_days(tmp_path, "few")
     executors = FEW_ROWS | {"spark.executor.memory": "1g", "spark.executor.cores": "1"}
@@ -95,8 +95,7 @@ def test_a_run_on_a_standalone_cluster_has_the_rows_of_a_local_spark(
         home = {"DEDUP_PLATFORM_HOME": str(tmp_path / "home"), "DEDUP_PLATFORM_STREAMS": str(stream.origin)}
         line = CommandLine(BRIEF | place | home)
         line("run")
-        if thorough:
-            assert json.loads(line("verify", "--json")) == {stream.name: []}
+        assert json.loads(line("verify", "--json")) == {stream.name: []}
     assert rows_of(tmp_path / "home", stream) == local_rows(stream)
     for worker in ("0", "1"):
         assert list((tmp_path / worker).glob("app-*/*/stderr")), f"worker {worker} had no executor"

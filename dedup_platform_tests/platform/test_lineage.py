@@ -161,7 +161,9 @@ def test_what_was_not_told_is_told_when_somebody_listens(
 ) -> None:
     say(monkeypatch, type="http", url="http://user:geheim@127.0.0.1:1")
     with caplog.at_level(logging.INFO):
+        begun = time.monotonic()
         all_of_it(platform, stream)
+        assert time.monotonic() - begun < lineage.SECONDS + 10
     said = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
     assert [entry.name for entry in said] == [lineage.__name__], "once, and by nobody else"
     assert "geheim" not in caplog.text
@@ -178,7 +180,7 @@ def test_what_was_not_told_is_told_when_somebody_listens(
 
 
 def test_a_receiver_gets_them_and_one_that_takes_its_time_is_left(
-    platform: Platform, stream: Stream, monkeypatch: pytest.MonkeyPatch
+    platform: Platform, stream: Stream, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with webhook(201) as (address, got):
         say(monkeypatch, type="http", url=address.rpartition("/")[0])
@@ -191,7 +193,9 @@ def test_a_receiver_gets_them_and_one_that_takes_its_time_is_left(
         take_in(platform, stream, "second", 1)
         begun = time.monotonic()
         platform.repair("clicks")
-        assert platform.lineage._paused_until > begun, "it was left, and is left alone for a while"
+        assert platform.lineage._paused_until > begun
+        assert time.monotonic() - begun < 4
+        assert lineage.TOO_SLOW in caplog.text
 
 
 def test_without_a_receiver_nothing_is_printed(
